@@ -212,8 +212,8 @@ class Compaction:
         """Write what is left of a group and swap it in; the truncation count from then on."""
         base, end = group[0].base, group[-1].end
         paths = [segment_path(self._directory, base, suffix) + CLEANED for suffix in SUFFIXES]
-        before, after = sum(segment.log_bytes for segment in group), self._write(group, paths[0], producers)
-        if len(group) == 1 and after == before:  # nothing was taken out, no tombstone began its time
+        before, (after, changed) = sum(segment.log_bytes for segment in group), self._write(group, paths[0], producers)
+        if len(group) == 1 and not changed:  # nothing was taken out, nothing began its time
             remove_cleaned(self._directory)
             return truncations
         self._index(base, paths)
@@ -225,19 +225,21 @@ class Compaction:
         self._removed += [segment.base for segment in group[1:]]
         return truncations + 2
 
-    def _write(self, group: list[Segment], path: str, producers: bytes) -> int:
-        """What is left of a group, synced; its bytes."""
-        written = 0
+    def _write(self, group: list[Segment], path: str, producers: bytes) -> tuple[int, bool]:
+        """What is left of a group, synced; its bytes, and whether they are others than before."""
+        written, changed = 0, False
         with disk.opened(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC) as descriptor:
             for segment in group:
-                for piece in self._left_of(segment, producers):
+                for whole, piece in self._left_of(segment, producers):
+                    changed = changed or whole != piece
                     disk.write(descriptor, piece)
                     written += len(piece)
                     self._pace(len(piece))
             disk.sync(descriptor)
-        return written
+        return written, changed
 
-    def _left_of(self, segment: Segment, producers: bytes) -> Iterator[bytes]:
+    def _left_of(self, segment: Segment, producers: bytes) -> Iterator[tuple[memoryview, bytes]]:
+        """Piece by piece: what there was, and what is left of it."""
         limits = self._limits
         for view, at in self._pieces(segment):
             done = 0
@@ -245,8 +247,8 @@ class Compaction:
                 stop, taken, produced = self._map.apply(
                     view[done:], self._out, limits.now_ms, limits.delete_retention_ms, producers
                 )
+                yield view[done : done + taken], bytes(self._out[:produced])
                 done += taken
-                yield bytes(self._out[:produced])
                 if stop == COMPACT_END:
                     break
                 if stop == COMPACT_CORRUPT:
@@ -255,7 +257,7 @@ class Compaction:
                     self._out = bytearray(2 * len(self._out))
                 if stop == COMPACT_COMPRESSED:
                     batch = _batch_at(view, done)
-                    yield self._left_of_compressed(batch, segment, producers)
+                    yield batch, self._left_of_compressed(batch, segment, producers)
                     done += len(batch)
 
     def _left_of_compressed(self, batch: memoryview, segment: Segment, producers: bytes) -> bytes:

@@ -3,7 +3,7 @@
 #include "log/append_finish.h"
 #include "log/append_write.h"
 #include "log/leader_epochs.h"
-#include "log/marker_read.h"
+#include "record/marker_read.h"
 #include "log/partition_lock.h"
 #include "log/producer.h"
 #include "log/producer_room.h"

@@ -5,7 +5,7 @@
 
 #include "log/log.h"
 #include "log/log_io.h"
-#include "log/marker_read.h"
+#include "record/marker_read.h"
 
 #define WINDOW_BYTES (1u << 20)
 

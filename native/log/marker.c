@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "log/marker_read.h"
+#include "record/marker_read.h"
 #include "record/crc32c.h"
 
 enum { KEY_AT = 5, KEY_BYTES = 4, VALUE_AT = KEY_AT + KEY_BYTES + 1, VALUE_BYTES = 6, RECORD_BYTES = 17 };

@@ -6,7 +6,7 @@
 #include "log/header_scan.h"
 #include "log/leader_epochs.h"
 #include "log/log_io.h"
-#include "log/marker_read.h"
+#include "record/marker_read.h"
 #include "log/partition_row.h"
 #include "log/producer.h"
 #include "log/segment.h"

@@ -6,6 +6,7 @@
 typedef struct {
     PyObject_HEAD struct mpb_key_map map;
     struct mpb_aborted_ranges aborted; /* memory of its own */
+    struct mpb_producer_set open;
 } KeyMapObject;
 
 static PyObject *key_map_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -36,6 +37,7 @@ static void key_map_dealloc(PyObject *object)
     PyTypeObject *type = Py_TYPE(object);
     mpb_key_map_close(&((KeyMapObject *)object)->map);
     PyMem_Free((void *)((KeyMapObject *)object)->aborted.range);
+    mpb_producer_set_close(&((KeyMapObject *)object)->open);
     type->tp_free(object);
     Py_DECREF(type);
 }
@@ -120,6 +122,7 @@ static struct mpb_compaction rules_of(KeyMapObject *self, const struct given *gi
         .delete_retention_ms = given->delete_retention_ms,
         .producers = given->producers.buf,
         .producer_count = (size_t)given->producers.len / sizeof(struct mpb_producer_end),
+        .open = &self->open,
     };
 }
 
@@ -211,7 +214,8 @@ static PyMethodDef key_map_methods[] = {
      "learn_batch(batch, records, from_offset) -> stop\n\nThe same for one batch with its decompressed records."},
     {"apply", key_map_apply, METH_VARARGS,
      "apply(batches, out, now_ms, delete_retention_ms, producers) -> (stop, bytes, produced)\n\n"
-     "Copies what compaction leaves to `out`. `producers`: pairs of int64, id and last offset, sorted by id."},
+     "Copies what compaction leaves to `out`. `producers`: pairs of int64, id and last offset, sorted by id. Batches\n"
+     "come in the log's order, from its beginning: a marker goes when nothing of its transaction came before it."},
     {"apply_batch", key_map_apply_batch, METH_VARARGS,
      "apply_batch(batch, records, now_ms, delete_retention_ms, producers) -> (verdict, bytes)\n\n"
      "What is left of one batch, with its records uncompressed; COMPACT_KEEP, COMPACT_DROP, COMPACT_REWRITE or\n"

@@ -6,7 +6,7 @@
 #include <errno.h>
 
 #include "log/log_scan.h"
-#include "log/marker_read.h"
+#include "record/marker_read.h"
 
 static PyTypeObject *segment_scan_type;
 

@@ -1,6 +1,7 @@
 #include "record/compaction.h"
 
 #include "record/crc32c.h"
+#include "record/marker_read.h"
 
 /* Stored compressed records were only looked at from field to field, uncompressed ones also by their lengths. */
 static bool read_record(const struct mpb_batch_info *info, const uint8_t *at, const uint8_t *end,
@@ -216,6 +217,46 @@ static enum mpb_compaction_verdict without_records(const struct mpb_compaction *
     return MPB_COMPACT_REWRITE;
 }
 
+/* ------------------------------------------------------------------ markers */
+/* Its one record as it was; readers who are in the middle of the transaction have until then to get there. */
+static enum mpb_compaction_verdict begin_its_time(const struct mpb_compaction *rules, const struct mpb_batch_info *info,
+                                                  const uint8_t *header, const uint8_t *records, size_t length,
+                                                  uint8_t *out, size_t *out_length)
+{
+    struct mpb_record record;
+    int64_t horizon_ms = rules->now_ms + rules->delete_retention_ms;
+    if (!read_record(info, records, records + length, &record))
+        return MPB_COMPACT_BROKEN;
+    uint64_t delta = (uint64_t)mpb_record_timestamp(&record, info) - (uint64_t)horizon_ms;
+    memcpy(out, header, MPB_BATCH_HEADER_BYTES);
+    uint8_t *end = put_with_delta(out + MPB_BATCH_HEADER_BYTES, records, &record, (int64_t)delta);
+    mpb_put_be16(out + MPB_BATCH_ATTRIBUTES, (int16_t)(info->attributes | MPB_ATTRIBUTE_DELETE_HORIZON));
+    mpb_put_be64(out + MPB_BATCH_BASE_TIMESTAMP, horizon_ms);
+    *out_length = (size_t)(end - out);
+    mpb_compaction_seal(out, *out_length);
+    return MPB_COMPACT_REWRITE;
+}
+
+/* A producer's newest stays: it holds the epoch, and the transaction's end where its last batch stayed. */
+static enum mpb_compaction_verdict marker(const struct mpb_compaction *rules, const struct mpb_batch_info *info,
+                                          const uint8_t *header, const uint8_t *records, size_t length, uint8_t *out,
+                                          size_t *out_length)
+{
+    int16_t type;
+    int32_t coordinator_epoch;
+    struct mpb_batch_info whole = *info;
+    whole.records = records;
+    whole.records_len = length;
+    if (rules->open == NULL || !mpb_marker_read(&whole, &type, &coordinator_epoch))
+        return MPB_COMPACT_KEEP;
+    bool something_left = mpb_producer_set_take(rules->open, info->producer_id);
+    if (something_left || is_last_of_producer(rules, info))
+        return MPB_COMPACT_KEEP;
+    if ((info->attributes & MPB_ATTRIBUTE_DELETE_HORIZON) == 0)
+        return begin_its_time(rules, &whole, header, records, length, out, out_length);
+    return rules->now_ms < info->base_timestamp ? MPB_COMPACT_KEEP : MPB_COMPACT_DROP;
+}
+
 enum mpb_compaction_verdict mpb_compaction_batch(const struct mpb_compaction *rules, const uint8_t *header,
                                                  const uint8_t *records, size_t length, uint8_t *out,
                                                  size_t *out_length)
@@ -224,7 +265,9 @@ enum mpb_compaction_verdict mpb_compaction_batch(const struct mpb_compaction *ru
     struct tally tally;
     mpb_batch_read(header, &info);
     if ((info.attributes & MPB_ATTRIBUTE_CONTROL) != 0)
-        return MPB_COMPACT_KEEP;
+        return marker(rules, &info, header, records, length, out, out_length);
+    if ((info.attributes & MPB_ATTRIBUTE_TRANSACTIONAL) != 0 && rules->open != NULL)
+        mpb_producer_set_add(rules->open, info.producer_id);
     if (mpb_batch_is_aborted(&rules->aborted, &info))
         return without_records(rules, &info, header, out, out_length);
     if (!count_those_that_stay(rules, &info, records, length, &tally))

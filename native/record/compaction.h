@@ -1,6 +1,7 @@
 /* Compaction of record batches: which records of a log are the newest of their key, and batches without the others. Pure
  * functions over bytes. Facts: Kafka's LogCleaner, KIP-98 (a producer's last batch stays, emptied if need be), KIP-534
- * (the first compaction that meets a tombstone writes into its batch when it may go: the delete horizon).
+ * (the first compaction that meets a tombstone, or a marker of whose transaction nothing is left, writes into its batch
+ * when it may go: the delete horizon).
  *
  * What is left of a batch keeps its base offset, last offset delta, producer, sequence and the records' bytes. Records of
  * a compressed batch are handed in by the caller, who also compresses what is left. */
@@ -8,6 +9,7 @@
 #define MPB_COMPACTION_H
 
 #include "record/key_map.h"
+#include "record/producer_set.h"
 #include "record/record_batch.h"
 
 struct mpb_producer_end { /* last offset of a producer's newest batch; sorted by id */
@@ -36,6 +38,9 @@ struct mpb_compaction {
     int64_t delete_retention_ms;
     const struct mpb_producer_end *producers;
     size_t producer_count;
+    /* Producers of whom there is a batch of the transaction that is looked at, their marker lies ahead: from the log's
+     * beginning, so that a marker goes once nothing of its transaction is left. NULL: markers stay. */
+    struct mpb_producer_set *open;
 };
 
 enum mpb_compaction_stop {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "record/compaction.h"
+#include "record/marker_read.h"
 #include "record/crc32c.h"
 #include "tests/stepping/check.h"
 
@@ -256,6 +257,170 @@ static void test_tombstones_go_when_their_horizon_has_passed(void)
     }
 }
 
+static size_t make_marker(uint8_t *out, int64_t offset, int64_t producer_id, bool commit)
+{
+    static const uint8_t record[] = {32, 0, 0, 0, 8, 0, 0, 0, 0, 12, 0, 0, 0, 0, 0, 9, 0};
+    size_t length = MPB_BATCH_HEADER_BYTES + sizeof record;
+    memset(out, 0, MPB_BATCH_HEADER_BYTES);
+    mpb_put_be64(out, offset);
+    out[MPB_BATCH_MAGIC] = 2;
+    mpb_put_be16(out + MPB_BATCH_ATTRIBUTES, MPB_ATTRIBUTE_CONTROL | MPB_ATTRIBUTE_TRANSACTIONAL);
+    mpb_put_be64(out + MPB_BATCH_BASE_TIMESTAMP, 700);
+    mpb_put_be64(out + MPB_BATCH_MAX_TIMESTAMP, 700);
+    mpb_put_be64(out + MPB_BATCH_PRODUCER_ID, producer_id);
+    mpb_put_be32(out + MPB_BATCH_BASE_SEQUENCE, -1);
+    mpb_put_be32(out + MPB_BATCH_RECORD_COUNT, 1);
+    memcpy(out + MPB_BATCH_HEADER_BYTES, record, sizeof record);
+    out[MPB_BATCH_HEADER_BYTES + 8] = commit;
+    mpb_compaction_seal(out, length);
+    return length;
+}
+
+/* Batches as text: the offset, and C or A for markers, h where one has a horizon. A marker's own time never changes. */
+static void show(char *text, const uint8_t *bytes, size_t length)
+{
+    struct mpb_batch_scan scan = {bytes, length, 0, true};
+    struct mpb_batch_info info;
+    size_t need;
+    while (mpb_batch_scan_next(&scan, &info, &need) == MPB_SCAN_BATCH) {
+        int16_t type;
+        int32_t epoch;
+        bool is_marker = mpb_marker_read(&info, &type, &epoch), waits = info.attributes & MPB_ATTRIBUTE_DELETE_HORIZON;
+        text += sprintf(text, "%lld%s%s ", (long long)info.base_offset,
+                        !is_marker  ? ""
+                        : type == 1 ? "C"
+                                    : "A",
+                        is_marker && waits ? "h" : "");
+        struct mpb_record record;
+        if (is_marker && mpb_record_read(info.records, info.records + info.records_len, true, &record) == 0)
+            CHECK_EQ(mpb_record_timestamp(&record, &info), 700);
+        CHECK(!is_marker || (epoch == 9 && info.max_timestamp == 700));
+        CHECK(!is_marker || (waits ? info.base_timestamp > NOW : info.base_timestamp == 700));
+    }
+    CHECK_EQ(scan.pos, length);
+}
+
+struct log_bytes {
+    uint8_t bytes[4096];
+    size_t length;
+};
+
+/* One pass over a log, from its beginning, into itself. */
+static void pass(struct log_bytes *log, int64_t now_ms, const struct mpb_producer_end *ends, size_t count,
+                 const char *left)
+{
+    static uint8_t out[8192];
+    struct mpb_key_map map;
+    struct mpb_producer_set open = {0};
+    struct mpb_compaction rules = {.map = &map,
+                                   .now_ms = now_ms,
+                                   .delete_retention_ms = RETENTION,
+                                   .producers = ends,
+                                   .producer_count = count,
+                                   .open = &open};
+    size_t at = 0, produced = 0;
+    char text[1024] = "";
+    CHECK(mpb_key_map_open(&map, 64, 60, SEED));
+    CHECK_EQ(mpb_compaction_learn(&map, &NONE_ABORTED, log->bytes, log->length, &at, 0, INT64_MAX), MPB_COMPACT_END);
+    at = 0;
+    /* no room for the marker at the end at first: it is asked about twice */
+    while (mpb_compaction_apply(&rules, log->bytes, log->length, &at, out, log->length + 20, &produced) ==
+           MPB_COMPACT_FULL) {
+        enum mpb_compaction_stop stop = mpb_compaction_apply(&rules, log->bytes, log->length, &at, out, sizeof out,
+                                                             &produced);
+        CHECK_EQ(stop, MPB_COMPACT_END);
+    }
+    mpb_key_map_close(&map);
+    mpb_producer_set_close(&open);
+    memcpy(log->bytes, out, produced);
+    log->length = produced;
+    show(text, out, produced);
+    if (strcmp(text, left) != 0)
+        fprintf(stderr, "left %s, wanted %s\n", text, left);
+    CHECK(strcmp(text, left) == 0);
+}
+
+static void put(struct log_bytes *log, int64_t offset, int64_t producer_id, const char *records)
+{
+    struct spec spec = {offset, producer_id, producer_id < 0 ? 0 : MPB_ATTRIBUTE_TRANSACTIONAL, records};
+    log->length += make(log->bytes + log->length, &spec);
+}
+
+static void end(struct log_bytes *log, int64_t offset, int64_t producer_id, bool commit)
+{
+    log->length += make_marker(log->bytes + log->length, offset, producer_id, commit);
+}
+
+static void test_a_marker_goes_some_time_after_the_last_of_its_transaction(void)
+{
+    static struct log_bytes log;
+    static const struct mpb_producer_end ends[] = {{7, 8}};
+    log.length = 0;
+    put(&log, 0, 5, "a=1");
+    put(&log, 1, 7, "b=1");
+    end(&log, 2, 7, true);
+    put(&log, 3, 7, "c=1");
+    end(&log, 4, 5, true);
+    end(&log, 5, 7, false);
+    put(&log, 6, -1, "a=2b=2");
+    put(&log, 8, 7, "d=1");
+    end(&log, 9, 7, true);
+    pass(&log, NOW, ends, 1, "2C 3 4C 5A 6 8 9C ");   /* their records went with this pass */
+    pass(&log, NOW, ends, 1, "2Ch 3 4Ch 5A 6 8 9C "); /* 5: its transaction's record is newest of its key */
+    pass(&log, NOW + RETENTION - 1, ends, 1, "2Ch 3 4Ch 5A 6 8 9C "); /* not yet */
+    pass(&log, NOW + RETENTION, ends, 1, "3 5A 6 8 9C ");
+    pass(&log, NOW + 9 * RETENTION, ends, 1, "3 5A 6 8 9C ");
+}
+
+/* While it is known: without it, its epoch and how its last transaction ended would be unknown after a loss of all else. */
+static void test_the_newest_marker_of_a_producer_stays_while_it_is_known(void)
+{
+    static struct log_bytes log;
+    static const struct mpb_producer_end known[] = {{3, 2}, {5, -1}, {7, 3}};
+    log.length = 0;
+    end(&log, 0, 5, true);
+    end(&log, 2, 3, false);
+    end(&log, 3, 4, true);
+    end(&log, 4, 7, true);
+    pass(&log, NOW, known, 3, "0C 2A 3Ch 4C ");
+    pass(&log, NOW + RETENTION, known + 1, 2, "0C 2Ah 4C ");
+}
+
+static void test_without_an_order_markers_stay(void)
+{
+    static struct run r;
+    memset(&r, 0, sizeof r);
+    size_t at = 0, length = make_marker(r.in, 3, 7, true);
+    CHECK(mpb_key_map_open(&r.map, 64, 60, SEED));
+    struct mpb_compaction rules = {.map = &r.map, .now_ms = NOW};
+    CHECK_EQ(mpb_compaction_apply(&rules, r.in, length, &at, r.out, sizeof r.out, &r.produced), MPB_COMPACT_END);
+    CHECK(r.produced == length && memcmp(r.in, r.out, length) == 0);
+    mpb_key_map_close(&r.map);
+}
+
+static void test_a_set_of_producers(void)
+{
+    struct mpb_producer_set set = {0};
+    for (int64_t i = 0; i < MPB_MOST_IN_PRODUCER_SET; i++) {
+        mpb_producer_set_add(&set, i * 7919 % 65536);
+        mpb_producer_set_add(&set, i * 7919 % 65536);
+    }
+    CHECK(set.count == MPB_MOST_IN_PRODUCER_SET && !set.incomplete);
+    CHECK(!mpb_producer_set_take(&set, -1) && !mpb_producer_set_take(&set, 65536));
+    for (int64_t i = 0; i < MPB_MOST_IN_PRODUCER_SET; i += 2)
+        CHECK(mpb_producer_set_take(&set, i) && !mpb_producer_set_take(&set, i));
+    for (int64_t i = 1; i < MPB_MOST_IN_PRODUCER_SET; i += 2)
+        CHECK_EQ(set.id[i / 2], i);
+    for (int64_t i = 0; i < MPB_MOST_IN_PRODUCER_SET; i += 2)
+        mpb_producer_set_add(&set, i);
+    CHECK(!set.incomplete);
+    mpb_producer_set_add(&set, 70000);
+    CHECK(set.incomplete && set.count == MPB_MOST_IN_PRODUCER_SET);
+    CHECK(mpb_producer_set_take(&set, 70000) && mpb_producer_set_take(&set, 80000)); /* either may have been in */
+    mpb_producer_set_close(&set);
+    CHECK(set.id == NULL && set.count == 0 && !set.incomplete);
+}
+
 static void test_where_it_stops(void)
 {
     struct mpb_key_map map;
@@ -298,6 +463,10 @@ int main(void)
     test_control_batches_stay();
     test_the_last_batch_of_a_producer_stays_without_records();
     test_tombstones_go_when_their_horizon_has_passed();
+    test_a_marker_goes_some_time_after_the_last_of_its_transaction();
+    test_the_newest_marker_of_a_producer_stays_while_it_is_known();
+    test_without_an_order_markers_stay();
+    test_a_set_of_producers();
     test_where_it_stops();
     printf("compaction: %lu checks\n", checks_made);
     return 0;

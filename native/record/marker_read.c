@@ -1,4 +1,4 @@
-#include "log/marker_read.h"
+#include "record/marker_read.h"
 
 bool mpb_marker_read(const struct mpb_batch_info *batch, int16_t *type, int32_t *coordinator_epoch)
 {
