@@ -3,6 +3,9 @@
 import pytest
 
 from mpbroker.config.dynamic import DynamicSettings
+from mpbroker.config.load_config import load_broker_config
+from mpbroker.controller.broker_settings import BrokerSettings, Room
+from mpbroker.controller.controller_store import BrokerLayer, GroupLayer
 from mpbroker.metadata.commands import AlterConfigs, ConfigChange, ConfigChanges, CreateTopics, NewTopic
 from tests.harness.controller_world import Killed, World
 
@@ -78,3 +81,38 @@ def test_a_controller_that_dies_leaves_all_or_nothing_with_its_successor(tmp_pat
     assert bool(world.published[-1]) == bool(world.cache.topic("t").overrides) == done
     assert world.codes(both, operation=2) == {"t": 0, "0": 0}
     assert world.published[-1] == DynamicSettings({}, {KEY: "2000"})
+
+
+@pytest.mark.parametrize(
+    ("processors", "handlers", "sentence"),
+    [
+        (4, 8, None),
+        (3, 8, "room for 3 processors over all listeners, not for 4"),
+        (4, 7, "room for 7 request handlers, not for 8"),
+    ],
+)
+def test_no_more_processes_than_memory_was_laid_out_for(processors, handlers, sentence):
+    settings = [
+        "listeners=A://:1,CTL://:2", "listener.security.protocol.map=A:PLAINTEXT,CTL:PLAINTEXT",
+        "control.plane.listener.name=CTL", "inter.broker.listener.name=A", "mpbroker.control.reserved.handlers=2",
+        "num.network.threads=3", "num.io.threads=6",
+    ]  # fmt: skip
+    config = load_broker_config(overrides=settings, environ={}, cores=4)
+    assert config.reserved_handlers == 2
+    kept = BrokerSettings.__new__(BrokerSettings)
+    kept._room = Room(processors, handlers)
+    found = kept._beyond_room(config, DynamicSettings({}, {}))
+    assert found is None if sentence is None else found.endswith(sentence)
+
+
+def test_the_settings_that_changed_are_named():
+    kept, told = BrokerSettings.__new__(BrokerSettings), []
+    kept.announce = lambda: told.append(1)
+    kept.groups, kept.cluster = {}, BrokerLayer(None, {"a": "1", "b": "2"})
+    kept.broker = BrokerLayer(0, {"c": "1"})
+    layers = [BrokerLayer(None, {"b": "3", "d": "4"}), BrokerLayer(0, {"c": "1", "e": "5"})]
+    assert kept.committed(layers) == ["a", "b", "d", "e"] and told == [1]
+    assert (kept.cluster, kept.broker) == tuple(layers)
+    kept.committed([GroupLayer("g", {"x": "1"})])
+    assert kept.groups == {"g": GroupLayer("g", {"x": "1"})}
+    assert kept.committed([GroupLayer("g", {})]) == ["x"] and kept.groups == {}

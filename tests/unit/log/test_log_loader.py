@@ -392,3 +392,28 @@ def test_the_last_batches_are_read_after_an_unclean_stop_where_there_are_produce
     recovered = SimpleNamespace(producers={7: "producer"} if known else {}, active=SimpleNamespace(base=40))
     assert loader._producers(SimpleNamespace(dir="t-0"), recovered, "/d") == "rows"
     assert read == [("/d", 40)] * reads
+
+
+@pytest.mark.parametrize("cut", [[], ["5 bytes of segment 0"]])
+def test_what_was_set_aside_does_not_come_back(monkeypatch, cut):
+    """When the log has grown up to it."""
+    synced, recovered = [], SimpleNamespace(cut=cut)
+    monkeypatch.setattr(log_loader.disk, "sync_directory", synced.append)
+    monkeypatch.setattr(log_loader, "latest_epoch", lambda directory: 4)
+    loader = LogLoader.__new__(LogLoader)
+    loader._recovery = lambda partition, directory: SimpleNamespace(run=lambda: recovered)
+    partition = SimpleNamespace(topic_id=None, dir="t-0")
+    monkeypatch.setattr(log_loader, "read_topic_id", lambda directory: None)
+    loader._producers = lambda partition, found, directory: ["producer"]
+    loader._flushed = lambda partition, directory, found: 9
+    assert loader._recover(partition, "/d") == (recovered, ["producer"], 4, 9)
+    assert synced == ["/d"] * bool(cut)
+
+
+@pytest.mark.parametrize(("clean", "point", "flushed"), [(True, 3, 10), (False, 3, 3), (False, 12, 10)])
+def test_what_is_on_disk_for_certain(clean, point, flushed):
+    loader = LogLoader.__new__(LogLoader)
+    loader.last_stop = SimpleNamespace(of=lambda name: clean)
+    loader._recovery_points = SimpleNamespace(offset=lambda who, directory: point)
+    partition = SimpleNamespace(dir="t-0", topic="t", partition=0)
+    assert loader._flushed(partition, "/d", SimpleNamespace(active=SimpleNamespace(next_offset=10))) == flushed

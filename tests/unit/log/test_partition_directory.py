@@ -121,3 +121,14 @@ def test_deleted_directories_go_after_the_delay(tmp_path):
     assert deletion.remove_deleted(str(tmp_path), now_ms=changed_ms + 60_000, delay_ms=60_000, most=1) == gone[:1]
     assert deletion.remove_deleted(str(tmp_path), now_ms=changed_ms + 60_000, delay_ms=60_000) == gone[1:]
     assert os.listdir(tmp_path) == ["c-0"]
+
+
+def test_copies_are_found_by_their_whole_names(tmp_path):
+    whole = partition_directory.future_name("orders-3", ID)
+    names = [
+        whole, f"orders-3.{ID.hex()[:-2]}-future", f"orders-3.{ID.hex()}00-future", "orders-3.xyz-future",
+        f"orders.{ID.hex()}-future", f"orders-3.{ID.hex()}-delete", "orders-3",
+    ]  # fmt: skip
+    for name in names:
+        (tmp_path / name).mkdir()
+    assert list(partition_directory.find_futures(str(tmp_path))) == [FoundDirectory(whole, "orders", 3, ID)]
