@@ -66,7 +66,7 @@ def define(parser: argparse.ArgumentParser, _: str = "study") -> None:
         "--engine",
         choices=("auto", "local", "spark"),
         default="auto",
-        help="auto: numpy below 20 million records, Spark above (default)",
+        help="auto: the quicker one for so many records on this machine's cores (default)",
     )
     parser.add_argument("--master", metavar="URL", help="Spark's master (default: this machine)")
     parser.add_argument("--remote", metavar="URL", help="a Spark Connect server, sc://host:port")

@@ -13,6 +13,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from mpbroker.analysis.engine.engines.choose_engine import open_engine
@@ -126,9 +127,19 @@ def _study(traces, out, *more):
     return ["trace", "study", *STUDIES, "--in", str(traces), "--out", str(out), "--engine", "spark", *more]
 
 
+def _tables(folder):
+    """Those of a saved report, to the last integer."""
+    return {path.name: pq.read_table(path) for path in sorted(folder.rglob("*.parquet"))}
+
+
 def test_a_cluster_of_two_workers_says_the_same(traces, master, environment, tmp_path):
     out = _ask([sys.executable, "-m", "mpbroker", *_study(traces, tmp_path / "R", "--master", master)], environment)
     assert all(line in out for line in _said(traces))
+    local = ["trace", "study", *STUDIES, "--in", str(traces), "--out", str(tmp_path / "L"), "--engine", "local"]
+    _ask([sys.executable, "-m", "mpbroker", *local], environment)
+    found, wanted = _tables(tmp_path / "R"), _tables(tmp_path / "L")
+    assert found.keys() == wanted.keys() and len(wanted) >= len(STUDIES)
+    assert all(found[name].equals(table) for name, table in wanted.items())
 
 
 def _counted(place, inputs):
@@ -166,7 +177,7 @@ def test_spark_submit_rolls_up_each_segment_once_and_studies_the_table(traces, m
     assert "fleet: " in said and "latency: Produce p99" in said
 
 
-def test_a_connect_server_says_the_same(traces, environment, tmp_path):
+def test_a_connect_server_says_the_same_and_counts_each_segment_once(traces, environment, tmp_path):
     server = [str(_spark_home() / "bin" / "spark-submit"), "--master", "local[2]"]
     server += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
     server += ["--conf", "spark.connect.grpc.binding.port=0", "--conf", "spark.ui.enabled=false", "spark-internal"]
@@ -174,4 +185,10 @@ def test_a_connect_server_says_the_same(traces, environment, tmp_path):
     with _process(server, environment, r"Spark Connect server started at: \S*?:(\d+)", tmp_path / "log") as found:
         more = ["--remote", f"sc://127.0.0.1:{found[1]}"]
         out = _ask([sys.executable, "-m", "mpbroker", *_study(traces, tmp_path / "R", *more)], environment)
+        hourly = [sys.executable, "-m", "mpbroker", "trace", "rollup", str(traces), str(tmp_path / "rollups"), *more]
+        first, second = _ask(hourly, environment), _ask(hourly, environment)
     assert all(line in out for line in _said(traces))
+    number = len(list(traces.rglob("*.mpt")))
+    assert f"{number} segments with " in first and "added, 0 were counted before" in first
+    assert f"0 segments with 0 requests added, {number} were counted before" in second
+    assert _counted(tmp_path / "rollups", [traces])["counts"]

@@ -3,17 +3,19 @@
 local_engine.py needs numpy and pyarrow; Spark's engine and its JVM are loaded only when chosen.
 """
 
+import os
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from mpbroker.analysis.engine.engines.engine import Engine, EngineError
+from mpbroker.analysis.engine.engines.engine_costs import spark_is_quicker
 from mpbroker.analysis.engine.input.decode import RowFilter
 from mpbroker.analysis.engine.input.places import is_remote, local_path
 from mpbroker.analysis.engine.input.trace_input import TraceInput, open_input
 
 ENGINES = ("auto", "local", "spark")
-LOCAL_RECORDS = 20_000_000
 
 
 def open_engine(
@@ -73,12 +75,18 @@ def _remote_engine(
     return remote_places.open_engine([str(place) for place in places], _filter_of(rows), master, remote)
 
 
+def _spark_pays(records: int) -> bool:
+    """Whether Spark is installed and quicker for a trace of so many requests on the cores of this process."""
+    return spark_is_quicker(records, len(os.sched_getaffinity(0))) and find_spec("pyspark") is not None
+
+
 def choose_engine(name: str, source: TraceInput, *, master: str | None = None, remote: str | None = None) -> Engine:
-    """The engine of a name. "auto": local below 20 million records, unless a master or remote is named."""
+    """The engine of a name. "auto": the quicker one on this machine (engine_costs.py), Spark if a master or remote is
+    named."""
     if name not in ENGINES:
         raise EngineError(f"there is no engine {name!r}; there are: {', '.join(ENGINES)}")
     if name == "auto":
-        name = "spark" if master or remote or source.loss.records >= LOCAL_RECORDS else "local"
+        name = "spark" if master or remote or _spark_pays(source.loss.records) else "local"
     if name == "local":
         from mpbroker.analysis.engine.engines.local_engine import LocalEngine
 
