@@ -1,4 +1,4 @@
-"""`auto` chooses by what was measured: the constants are the recorded ones, and the choice turns where the lines cross."""
+"""`auto` chooses by what was measured: its constants are the recorded ones; the choice turns where the lines cross."""
 
 import json
 import os
