@@ -1,4 +1,4 @@
-"""What an engine costs on one machine, by measurement, and from how many requests on Spark is therefore the quicker one.
+"""What an engine costs on one machine, by measurement, and so from how many requests on Spark is the quicker one.
 
 Pure. The local engine works on one core at a time; Spark takes long to start and spreads its work over all cores there
 are. So the crossing lies lower the more cores there are, and on few cores there may be none. The constants are those of
