@@ -231,7 +231,7 @@ class Compaction:
         with disk.opened(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC) as descriptor:
             for segment in group:
                 for whole, piece in self._left_of(segment, producers):
-                    changed = changed or whole != piece
+                    changed = changed or bytes(whole) != piece  # a view compares byte by byte
                     disk.write(descriptor, piece)
                     written += len(piece)
                     self._pace(len(piece))
