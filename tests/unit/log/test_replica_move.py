@@ -148,3 +148,28 @@ def test_a_segment_that_is_no_more_leaves_nothing_in_the_copy(world):
         os.path.basename(segment_path("", 9, suffix)) for suffix in FILES[:2]
     )
     assert made._closed == {9} and made._lengths == {} and made._unsynced == {segment_path(str(world.target), 9, LOG)}
+
+
+@pytest.mark.parametrize(("known", "allowed"), [(-1, 0), (0, 1), (3, 1)])
+def test_a_copy_that_had_caught_up_before_may_lack_more(world, known, allowed):
+    made, state, more = world.made, SimpleNamespace(truncations=max(known, 0)), []
+    made._truncations, made._near = known, 10
+    made._allow_more = lambda: more.append(1)
+    made._state = lambda: state
+    made._begin_anew = lambda given: setattr(made, "_truncations", given.truncations)
+    rounds = [None, 11, 10]
+    made._round = lambda given, *, paced: rounds.pop(0)
+    made._settle = lambda given: "settled"
+    assert made.copy() == "settled" and rounds == [] and len(more) == allowed
+
+
+def test_a_log_that_grows_too_fast_is_not_followed_for_ever(world, monkeypatch):
+    monkeypatch.setattr(replica_move, "MAX_ROUNDS", 40)
+    made, more = world.made, []
+    made._truncations, made._near = 1, 10
+    made._allow_more = lambda: more.append(1)
+    made._state = lambda: SimpleNamespace(truncations=1)
+    made._round = lambda given, *, paced: 11
+    with pytest.raises(replica_move.CalledOff):
+        made.copy()
+    assert len(more) == 1 + 39 // replica_move.PATIENCE_ROUNDS

@@ -208,3 +208,13 @@ def test_what_the_time_namespace_adds(monkeypatch, tmp_path, lines, offset_ns):
         path.write_text(lines)
     monkeypatch.setattr(module, "open", lambda _: path.open(), raising=False)
     assert module.time_namespace_ns() == offset_ns
+
+
+def test_segments_name_the_apis_that_records_can_have(world):
+    listener = SimpleNamespace(name="A", protocol="PLAINTEXT", control=False)
+    world.made._ctx.listeners = (listener,)
+    found = world.made._describe()
+    assert found["listeners"] == [{"name": "A", "protocol": "PLAINTEXT", "control": False}]
+    named = {int(key) for key in found["apis"]}
+    assert named == {key for key in module.API_NAMES if key <= module.LAST_NAMED_API} | set(module.NAMED_BEYOND)
+    assert found["apis"]["0"] == "Produce" and max(module.API_NAMES) not in named - set(module.NAMED_BEYOND)

@@ -1,0 +1,20 @@
+"""What handlers keep of topics: settings are worked out once for all that share them, and a bounded number of them."""
+
+from mpbroker.metadata import metadata_cache as module
+from mpbroker.metadata.metadata_cache import MetadataCache
+from mpbroker.metadata.metadata_snapshot import encode_overrides
+
+
+def test_settings_are_worked_out_once_for_those_who_share_them(monkeypatch):
+    monkeypatch.setattr(module, "MAX_DERIVED", 2)
+    worked_out = []
+    cache = MetadataCache.__new__(MetadataCache)
+    cache._derived, cache._config = {}, "config"
+    cache._settings = lambda overrides, config: worked_out.append((dict(overrides), config)) or len(worked_out)
+    blobs = [encode_overrides({"retention.ms": str(number)}) for number in range(3)]
+    for blob in (blobs[0], blobs[1], blobs[0], blobs[1]):
+        cache._derive(blob)
+    assert worked_out == [({"retention.ms": "0"}, "config"), ({"retention.ms": "1"}, "config")]
+    assert cache._derive(blobs[0]) == ({"retention.ms": "0"}, 1)
+    cache._derive(blobs[2])
+    assert len(worked_out) == 3 and len(cache._derived) == 1, "there is room for two"
