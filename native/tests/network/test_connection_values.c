@@ -528,6 +528,9 @@ static void test_giving_up(void)
         script.monotonic_reads = 0;
         mpb_connection_give_up(&c, &d.p[0]); /* nothing is left to be sent */
         CHECK(d.p[0].collected_ns == 0 && script.monotonic_reads == 0);
+        mpb_processor_looked(&d.p[0], 9);
+        mpb_connection_give_up(&c, &d.p[0]); /* the next one looks anew all the same */
+        CHECK(d.p[0].collected_ns == 0 && script.monotonic_reads == 0);
         drama_close(&d);
     }
     for (uint32_t count = 1; count < ANSWERS; count++) { /* those of this connection alone */

@@ -66,3 +66,21 @@ def test_every_number_of_the_state_is_its_own(world):
     assert (state.role, state.leader, state.leader_epoch, state.leader_since) == numbers[:4]
     assert (state.partition_epoch, state.epoch_start, state.log_start) == numbers[4:7]
     assert (state.leo, state.hw, state.min_isr, state.followers) == (*numbers[7:], followers)
+
+
+@pytest.mark.parametrize("replicas", [(0, 1), (1, 0), tuple(range(16)), tuple(reversed(range(16)))])
+def test_the_replicas_are_those_of_the_last_assignment(world, replicas):
+    """Of as many as there may be, broker 0 too; each assignment is written beside the one before."""
+    world.create()
+    assert world.log.replica_state(0).replicas == ()
+    for epoch, given in enumerate((replicas, replicas[::-1], replicas), 5):
+        assert world.log.become(0, ReplicaRole.LEADER, epoch, epoch, given, (1,), 1, 1, 0) == 0
+        state = world.log.replica_state(0)
+        assert (state.replicas, state.isr, state.maximal_isr) == (given, (1,), (1,))
+
+
+def test_a_broker_alone_has_no_replicas(tmp_path):
+    alone = LogWorld(tmp_path)
+    alone.create()
+    assert alone.log.replica_state(0) is None and not alone.log.is_replicated()
+    alone.close()
