@@ -3,6 +3,7 @@
 import os
 import select
 import struct
+import sys
 import threading
 
 import pytest
@@ -406,6 +407,57 @@ def test_what_a_turn_is_made_of(make, changed, error):
         return
     with pytest.raises(ValueError, match=error):
         _native.NetworkTurn(**made)
+
+
+def turned(setting, **changed):
+    """The setting with a turn of these settings."""
+    made = {"port": setting.port, "epoll": setting.epoll.fileno(), "plane": 0, "listener": 0}
+    made |= {"max_request_bytes": 1000, "queued_bytes_limit": -1, "versions": {API: (0, 8), 4: (0, 8)}}
+    setting.turn = _native.NetworkTurn(**(made | changed))
+    return setting
+
+
+@pytest.mark.parametrize(
+    ("plane", "classifies", "key", "found"),
+    [(0, False, 4, 0), (0, True, 4, 1), (0, True, API, 0), (1, False, API, 1), (1, True, 4, 1)],
+)
+def test_what_a_turn_was_made_of_holds(make, plane, classifies, key, found):
+    setting = turned(make(), plane=plane, listener=3, classifies=classifies)
+    _, far = setting.connect()
+    far.send(frame(key, 5, 7))
+    assert setting.read() == []
+    request = setting.claim()
+    assert (request.plane, request.listener, request.api_key) == (found, 3, key)
+
+
+def test_a_turn_keeps_its_port_as_long_as_it_lives(make):
+    setting = make()
+    before = sys.getrefcount(setting.port)
+    turn = _native.NetworkTurn(setting.port, 1, 0, 0, 100, -1, {})
+    assert sys.getrefcount(setting.port) == before + 1
+    del turn
+    assert sys.getrefcount(setting.port) == before
+
+
+@pytest.mark.parametrize(("limit", "event"), [(-1, None), (0, None), (1000, None), (1, EVENT_NO_ROOM)])
+def test_the_limit_of_bytes_that_wait_holds(make, limit, event):
+    setting = turned(make(), queued_bytes_limit=limit)
+    for number in range(2):
+        _, far = setting.connect()
+        far.send(frame(API, 5, number))
+        events = setting.read()
+        assert [kind for kind, *_ in events] == ([event] if number and event is not None else [])
+    assert setting.turn.over_limit() is (event is not None) and setting.turn.queued_bytes_limit == limit
+
+
+@pytest.mark.parametrize(("over", "invalid"), [(0, False), (1, True)])
+def test_the_longest_request_is_taken(make, over, invalid):
+    setting = turned(make())
+    _, far = setting.connect()
+    far.send(struct.pack(">i", 1000 + over) + frame(API, 5, 7)[4:] + bytes(1000))
+    events = setting.read()
+    assert [event[0] for event in events] == ([_native.EVENT_INVALID] if invalid else [])
+    assert (setting.claim() is None) is invalid
 
 
 @pytest.mark.parametrize(
