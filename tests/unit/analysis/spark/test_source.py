@@ -206,12 +206,12 @@ class Sink:
 
     def query(self, spark, trace, folder):
         """Runs to the end of what there is, from where the checkpoint in the folder says."""
-        frame = spark.readStream.format(source.FORMAT).option("maxRecordsPerTrigger", "250")  # within a segment
+        frame = spark.readStream.format(source.FORMAT).option("maxRecordsPerTrigger", "650")  # ends within a segment
         frame = frame.schema("broker int, ring int, seq bigint").load(str(trace))
         writer = frame.writeStream.foreachBatch(self.take).option("checkpointLocation", str(folder))
         for turn in range(5):
             try:
-                assert writer.trigger(availableNow=True).start().awaitTermination(90)
+                assert writer.trigger(availableNow=True).start().awaitTermination(180)
                 return
             except StreamingQueryException as error:
                 if WORKER_WAS_LATE not in str(error) or turn == 4:
@@ -219,6 +219,7 @@ class Sink:
 
 
 @pytest.mark.skipif(not SPARK_HAS_LIMITS, reason="before Spark 4.2 availableNow knows no limits and no end")
+@pytest.mark.timeout(400)  # two streams start, which takes long on a busy machine
 def test_in_spark_a_stream_goes_on_from_its_checkpoint(spark, trace, tmp_path):
     """It dies in the middle, the broker goes on, and it is begun again: each request counts once."""
     spark.dataSource.register(MpbTraceSource)
@@ -227,9 +228,12 @@ def test_in_spark_a_stream_goes_on_from_its_checkpoint(spark, trace, tmp_path):
     with pytest.raises(StreamingQueryException, match="Broken"):
         sink.query(spark, here, tmp_path / "checkpoint")
     assert sorted(sink.batches) == [0, 1], "the middle"
-    shutil.copytree(trace / "a", here / "a")
+    (here / "a").mkdir()
+    for path in sorted((trace / "a").iterdir())[:4]:
+        shutil.copy(path, here / "a")
     sink.dies_behind = None
     sink.query(spark, here, tmp_path / "checkpoint")
     found = [row for rows in sink.batches.values() for row in rows]
     wanted = LocalEngine(open_input([here])).requests(["broker", "ring", "seq"]).to_pylist()
-    assert sorted(found) == sorted(tuple(row.values()) for row in wanted) and len(set(found)) == len(found) > 1000
+    assert sorted(found) == sorted(tuple(row.values()) for row in wanted) and len(set(found)) == len(found)
+    assert len(sink.batches) > 2 and {row[0] for row in found} == {1, 2}
