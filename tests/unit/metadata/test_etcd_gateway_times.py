@@ -77,3 +77,9 @@ def test_a_write_looks_for_a_member_that_hears_it(begin):
     assert world.asked[0][2] == min(1.0, ATTEMPT_S)
     assert world.asked[1] == ("connect", OTHER, round(min(0.7 - PAUSE_S, ATTEMPT_S), 6))
     assert 1001 - LEAST_S <= world.now <= 1001 + PAUSE_S
+
+
+def test_members_are_asked_in_their_order_and_again_from_the_first():
+    third = EndPoint("127.0.0.1", 3)
+    gateway = EtcdGateway([ONE, OTHER, third], 1000)
+    assert [gateway.next_end_point() for _ in range(4)] == [OTHER, third, ONE, OTHER] and gateway.end_point == OTHER

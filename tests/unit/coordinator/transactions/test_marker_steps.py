@@ -147,3 +147,8 @@ def test_a_partition_that_is_not_known_here_is_waited_for_while_metadata_may_lag
     world.made._write(world.sending, (name, partition))
     assert len(world.made._waiting) == (not is_gone)
     assert world.sending.codes == ({(name, partition): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} if is_gone else {})
+
+
+def test_the_first_that_is_due_says_when_to_look_again(world):
+    world.made._waiting = [(NOW_MS + 9, world.sending, ONE), (NOW_MS + 3, world.sending, OTHER)]
+    assert world.made.next_due_ms() == NOW_MS + 3
