@@ -118,6 +118,7 @@ def test_joining_the_isr_is_proposed_and_the_agent_is_rung(broker):
     ("fields", "error"),
     [
         ({"leader_epoch": 2}, ErrorCode.FENCED_LEADER_EPOCH),
+        ({"leader_epoch": 0}, ErrorCode.FENCED_LEADER_EPOCH),
         ({"leader_epoch": 4}, ErrorCode.UNKNOWN_LEADER_EPOCH),
     ],
 )
@@ -133,6 +134,14 @@ def test_one_that_has_more_than_the_leader_is_told_where_to_cut(broker):
     follower.ask(0, last_epoch=-1)
     found = follower.ask(9)
     assert (found.error_code, found.diverging_epoch.epoch, found.diverging_epoch.end_offset) == (0, 3, 2)
+    assert (served(broker), broker.log.state(0).hw) == (0, 0)
+
+
+def test_one_whose_last_record_is_of_the_first_epoch_is_told_where_to_cut(broker):
+    """Epoch 0 is one: the leader's log knows none of it, so there is no record that both have."""
+    follower = Follower(broker)
+    follower.ask(0, last_epoch=-1)
+    follower.ask(2, last_epoch=0)
     assert (served(broker), broker.log.state(0).hw) == (0, 0)
 
 
