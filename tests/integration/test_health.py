@@ -31,8 +31,11 @@ def _health(broker):
 
 
 def _is_parked(status):
-    """And no longer in the hand of the handler that parked it."""
-    return status["counters"]["requests_parked"] > 0 and not any(row["request"] for row in status["processes"])
+    """And no longer in the hand of the handler that parked it, which sleeps: else it is in the middle of its work."""
+    handlers = [row for row in status["processes"] if row["role"] == "handler"]
+    return status["counters"]["requests_parked"] > 0 and all(
+        row["wait"] == "request" and not row["request"] for row in handlers
+    )
 
 
 class Scene:
