@@ -18,10 +18,16 @@ static struct film_set trial_set(struct trial *t)
 }
 
 /* Films what a process of slot `t->slot` does from here; see film_operation. */
-static inline void film_process(struct trial *t, struct film *film, long kill_at)
+static inline void film_process(struct trial *t, struct film *film)
 {
     const struct film_set set = trial_set(t);
-    film_operation(trial_process, t, film, &set, kill_at);
+    film_operation(trial_process, t, film, &set);
+}
+
+static inline void film_kill_process(struct trial *t, struct film *film, struct film *killed, long kill_at)
+{
+    const struct film_set set = trial_set(t);
+    film_kill(trial_process, t, film, killed, &set, kill_at);
 }
 
 static inline void film_restore(struct trial *t, const struct film *film, uint32_t still)

@@ -164,6 +164,7 @@ static void pair(const struct stopped *stopped, const struct beside *beside, lon
     long stops = 0, busy = 0;
     prepare(stopped);
     world_save(&f, world);
+    trail_forget(&frozen.trail);
     for (long at = 1; stop_at(stopped, beside, at, &busy); at += stride, stops++) {
         world_restore(&f, world);
         memset(f.core.doorbells, 0, sizeof *f.core.doorbells);

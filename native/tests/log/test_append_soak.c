@@ -183,8 +183,19 @@ static pid_t start(uint32_t worker, uint64_t seed)
     _exit(0);
 }
 
+/* For what is said at the end to mean something. */
+static bool has_enough(long kills)
+{
+    long answered = 0;
+    for (uint32_t h = 0; h < HANDLERS; h++)
+        answered += mpb_load_acquire(&soak->request[h].answered);
+    return kills > 20 && answered > 1000;
+}
+
+/* For so long, and on a machine that has little time for it up to fifteen times as long, until it is enough. */
 static long kill_for(double seconds, uint64_t *random)
 {
+    double spent;
     struct timespec begin, now;
     pid_t pids[WORKERS];
     long kills = 0;
@@ -201,7 +212,8 @@ static long kill_for(double seconds, uint64_t *random)
         kills += WIFSIGNALED(status);
         pids[w] = start(w, next_random(random));
         clock_gettime(CLOCK_MONOTONIC, &now);
-    } while ((double)(now.tv_sec - begin.tv_sec) + 1e-9 * (double)(now.tv_nsec - begin.tv_nsec) < seconds);
+        spent = (double)(now.tv_sec - begin.tv_sec) + 1e-9 * (double)(now.tv_nsec - begin.tv_nsec);
+    } while (spent < seconds || (spent < 15 * seconds && !has_enough(kills)));
     mpb_store_release(&soak->stop, 1);
     for (uint32_t w = 0; w < WORKERS; w++) {
         int status;

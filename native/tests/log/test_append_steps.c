@@ -35,7 +35,7 @@ static void film_first(void)
 {
     trial_reset(&trial, &trial.before);
     process_of(MPB_SLOT_HANDLERS, false);
-    film_process(&trial, first_film, 0);
+    film_process(&trial, first_film);
     here.instructions = first_film->steps;
     here.worlds = first_film->stills;
 }
@@ -54,7 +54,7 @@ static void die_really(long points)
         long n = 1 + (2 * i + 1) * first_film->steps / (2 * points);
         trial_reset(&trial, &trial.before);
         process_of(MPB_SLOT_HANDLERS, false);
-        film_process(&trial, second_film, n);
+        film_kill_process(&trial, first_film, second_film, n);
         const struct film_set set = trial_set(&trial);
         film_compare(first_film, &set, film_at(first_film, n), second_film->victim);
         trial_reset(&trial, &trial.before);
@@ -66,7 +66,7 @@ static void die_twice(uint32_t first, uint32_t most)
 {
     film_restore(&trial, first_film, first);
     process_of(MPB_SLOT_HANDLERS + 1, first % 2 == 0);
-    film_process(&trial, second_film, 0);
+    film_process(&trial, second_film);
     here.second_films++;
     uint32_t stride = most == 0 || second_film->stills <= most ? 1 : second_film->stills / most + 1;
     for (uint32_t i = first % stride; i < second_film->stills; i += stride) {

@@ -56,6 +56,7 @@ int main(void)
     CHECK_EQ(append(&f, &second), MPB_ERR_KAFKA_STORAGE_ERROR);
     CHECK_EQ(append(&f, &first), 0); /* is in the log */
     CHECK_EQ(counted(&f, MPB_C_LOG_APPENDS_REFUSED), 2);
+    CHECK_EQ(counted(&f, MPB_C_LOG_APPENDS), 3); /* neither those nor the one that was there */
     CHECK_EQ(counted(&f, MPB_C_LOG_IO_ERRORS), 0);
     CHECK(mpb_log_dir_online(&f.core, 0));
     reads(&f, 0);

@@ -211,7 +211,7 @@ static void die_twice(uint32_t first, const struct outcome *want)
     film_restore(&trial, first_film, first);
     trial.slot = MPB_SLOT_HANDLERS + 1;
     trial.repair_first = first % 2 == 0;
-    film_process(&trial, second_film, 0);
+    film_process(&trial, second_film);
     uint32_t stride = second_film->stills / SECOND_STILLS + 1;
     for (uint32_t i = first % stride; i < second_film->stills; i += stride, second_worlds++) {
         film_restore(&trial, second_film, i);
@@ -241,7 +241,7 @@ static void run(const struct pair *pair, bool all)
     expect_all();
     trial_reset(&trial, &trial.before);
     trial.slot = MPB_SLOT_HANDLERS;
-    film_process(&trial, first_film, 0);
+    film_process(&trial, first_film);
     uint32_t stride = all ? 1 : first_film->stills / SECOND_FILMS + 1;
     worlds = second_worlds = 0;
     for (uint32_t i = 0; i < first_film->stills; i++, worlds++) {

@@ -79,7 +79,8 @@ int main(void)
         return 0;
     }
     stepping_install();
-    for (uint32_t cell = 0; cell < 2; cell++)
+    for (uint32_t cell = 0; cell < 2; cell++) {
+        trail_forget(&frozen.trail);
         for (long at = 1;; at += stride) {
             a_dead_handler(cell, &first);
             freeze_at(&frozen, repair, NULL, at);
@@ -100,6 +101,7 @@ int main(void)
             if (ended)
                 break;
         }
+    }
     CHECK(waited[0] > 20 && waited[1] > 20 && answered[0] > 5 && answered[1] > 5);
     printf("stale repair: stopped after %ld instructions, %ld times the second run waited\n",
            waited[0] + answered[0] + waited[1] + answered[1], waited[0] + waited[1]);

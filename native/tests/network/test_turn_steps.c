@@ -89,7 +89,7 @@ static void die_twice(const struct act *act, uint32_t still, bool all)
     const int *heard = first_film->still[still].heard;
     play_still(&play, first_film, still);
     successor_takes_over(act);
-    film_operation(do_recovery_and_serve, (void *)(uintptr_t)act, second_film, &play.set, 0);
+    film_operation(do_recovery_and_serve, (void *)(uintptr_t)act, second_film, &play.set);
     drama_close(&play.d);
     here.second_films++;
     uint32_t stride = all || second_film->stills < 40 ? 1 : second_film->stills / 40 + 1;
@@ -109,7 +109,7 @@ static void die_really(const struct act *act, long points)
     for (long i = 0; i < points; i++, here.real++) {
         long n = 1 + (2 * i + 1) * first_film->steps / (2 * points);
         stage(act);
-        film_operation(act->operation, &play, second_film, &play.set, n);
+        film_kill(act->operation, &play, first_film, second_film, &play.set, n);
         film_compare(first_film, &play.set, film_at(first_film, n), second_film->victim);
         end_stage();
     }
@@ -142,7 +142,7 @@ static void run(const struct act *act, bool all)
     memset(&here, 0, sizeof here);
     live(act);
     stage(act);
-    film_operation(act->operation, &play, first_film, &play.set, 0);
+    film_operation(act->operation, &play, first_film, &play.set);
     end_stage();
     here.instructions = first_film->steps;
     here.worlds = first_film->stills;

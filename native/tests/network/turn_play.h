@@ -303,7 +303,7 @@ static bool play_serve(struct play *p, int index)
         /* A replay with acks=all is left to wait for the replicas; there are none, so it has waited enough. */
         uint8_t *acks = (uint8_t *)(uintptr_t)mpb_payload(&d->w.core, &d->w.core.entries[entry]) + 13;
         HOLD(d, acks[0] == 0xFF && acks[1] == 0xFF);
-        mpb_put_be16(acks, 1);
+        memcpy(acks, "\0\1", 2); /* at once: a victim that dies here leaves the old one or the new one */
         HOLD(d, mpb_serve_produce(&p->native[index], (uint32_t)entry));
     }
     return play_acknowledge(p, index) || moved;

@@ -78,8 +78,34 @@ static void play(const char *repair_dies_at)
     world_close(&w);
 }
 
+/* Each time a command is freed its generation goes up by one, and at no other step: a hint of an earlier life is stale. */
+static void generations_go_up(void)
+{
+    struct world w;
+    world_open(&w, &small_plan);
+    world_reset(&w);
+    uint32_t slot = MPB_SLOT_HANDLERS, first = mpb_state_generation(mpb_load_relaxed(&w.core.commands[0].state));
+    for (uint32_t life = 0; life < 3; life++) {
+        uint32_t index = (uint32_t)mpb_command_send(&w.core, slot, MPB_SLOT_CONTROLLER, 0, "create", 6);
+        CHECK_EQ(index, 0);
+        mpb_atomic64 *state = &w.core.commands[0].state;
+        CHECK_EQ(mpb_load_relaxed(state), mpb_state_word(first + life, MPB_E_QUEUED, slot));
+        CHECK(!mpb_command_free(&w.core, slot, index));
+        CHECK_EQ(mpb_command_claim(&w.core, MPB_SLOT_CONTROLLER), 0);
+        CHECK_EQ(mpb_load_relaxed(state), mpb_state_word(first + life, MPB_E_CLAIMED, MPB_SLOT_CONTROLLER));
+        CHECK(mpb_command_complete(&w.core, MPB_SLOT_CONTROLLER, index, "done", 4, 7));
+        CHECK_EQ(mpb_load_relaxed(state), mpb_state_word(first + life, MPB_E_DONE, MPB_SLOT_CONTROLLER));
+        CHECK(!mpb_command_free(&w.core, slot + 1, index) && !mpb_command_free(&w.core, slot, w.core.command_count));
+        CHECK(mpb_command_free(&w.core, slot, index));
+        CHECK_EQ(mpb_load_relaxed(state), mpb_state_word(first + life + 1, MPB_E_FREE, 0));
+        CHECK(!mpb_command_free(&w.core, slot, index));
+    }
+    world_close(&w);
+}
+
 int main(void)
 {
+    generations_go_up();
     static const char *const points[] = {"recover.handler.scanned", "recover.handler.commands", "recover.requeued",
                                          "recover.requeue_hinted", "recover.handler.put_back"};
     for (size_t i = 0; i < sizeof points / sizeof points[0]; i++)

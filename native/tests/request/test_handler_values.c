@@ -180,6 +180,41 @@ static void test_when_an_answer_is_there(void)
     drama_close(&d);
 }
 
+/* At once, unless it goes on to serve others or holds back what it says: then after some answers, and a new count begins. */
+static void test_when_the_processor_is_rung(void)
+{
+    for (int way = 0; way < 4; way++) {
+        open_with_clock(1);
+        struct mpb_handler *h = &d.h[0];
+        mpb_atomic64 *asleep = &d.w.core.doorbells->processor[0].asleep;
+        h->serving = way & 1;
+        h->holding = way >> 1;
+        for (uint32_t n = 1; n <= 2 * MPB_UNRUNG_ANSWERS + 1; n++) {
+            uint32_t entry = claimed(n), held = way == 0 ? 0 : n % MPB_UNRUNG_ANSWERS;
+            bool rings = way == 0 || held == 0;
+            atomic_store(asleep, 1);
+            h->io_done_ns = 70 + n;
+            h->served_ns = 3;
+            uint64_t wakes = counted(MPB_C_PROCESSOR_WAKES);
+            mpb_answer_nothing(h, entry, MPB_ANSWER_NONE);
+            CHECK_EQ(atomic_load(asleep), !rings);
+            CHECK_EQ(counted(MPB_C_PROCESSOR_WAKES), wakes + rings);
+            CHECK_EQ(h->unrung, held != 0);
+            CHECK_EQ(h->unrung_answers, held);
+            CHECK_EQ(h->served_ns, way == 0 ? 3 : rings ? 0 : 70 + n);
+            mpb_collect(&d.p[0]);
+            CHECK(mpb_sent(&d.p[0], entry, 1, false));
+        }
+        mpb_handler_ring_held(h);
+        CHECK_EQ(atomic_load(asleep), 0);
+        CHECK(!h->holding && h->unrung == 0 && h->unrung_answers == 0);
+        h->served_ns = 5;
+        mpb_handler_ring_held(h); /* nobody has to hear: nothing takes time */
+        CHECK_EQ(h->served_ns, 5);
+        drama_close(&d);
+    }
+}
+
 /* ------------------------------------------------------------------ waiting */
 static void test_busy_and_idle(void)
 {
@@ -388,6 +423,7 @@ int main(void)
     test_whose_clock_counts();
     test_where_a_request_waits();
     test_when_an_answer_is_there();
+    test_when_the_processor_is_rung();
     test_busy_and_idle();
     test_what_keeps_awake();
     test_no_word_for_an_answer();

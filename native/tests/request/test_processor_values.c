@@ -250,6 +250,24 @@ static void test_a_count_that_was_begun(void)
     drama_close(&d);
 }
 
+/* A successor settles what its predecessor began to count, in all its entries and in nobody else's. */
+static void test_whose_counts_are_settled(void)
+{
+    enum { RECEIVED = 1 << 29 };
+    struct mpb_recovery done;
+    open_with_clock(1);
+    CHECK_EQ(submit(&d.p[0], MPB_PLANE_DATA, 0, 100), 0);
+    mpb_store_release(&d.w.core.doorbells->processor_mark[0].entries_high, 6); /* all of them; 6 is the next one's */
+    uint64_t before = counted(MPB_C_REQUESTS_RECEIVED);
+    for (uint32_t i = 5; i < 7; i++)
+        mpb_store_relaxed(&d.w.core.entries[i].received, RECEIVED | (uint32_t)(before + 1));
+    mpb_recover_processor(&d.p[0], &done);
+    CHECK_EQ(counted(MPB_C_REQUESTS_RECEIVED), before + 1);
+    CHECK_EQ(mpb_load_relaxed(&d.w.core.entries[5].received) & RECEIVED, 0);
+    CHECK_EQ(mpb_load_relaxed(&d.w.core.entries[6].received), RECEIVED | (uint32_t)(before + 1));
+    drama_close(&d);
+}
+
 /* ------------------------------------------------------------------ answers */
 static int64_t answered(uint32_t id, uint64_t t0_ns, uint32_t answered_ticks)
 {
@@ -382,6 +400,8 @@ static void test_how_much_is_left_to_who_is_awake(void)
             mpb_store_relaxed(&row->request_since_ns, (uint64_t)(1000000 - ROWS[i].since_ago_ns));
             mpb_store_relaxed(&row->heartbeat_ns, (uint64_t)(1000000 - ROWS[i].heartbeat_ago_ns));
             many.p[0].woken_ns[0] = (uint64_t)(1000000 - ROWS[i].woken_ago_ns);
+            for (uint32_t h = 1; h < 3; h++) /* who fell asleep a moment ago takes nothing all the same */
+                mpb_store_relaxed(&many.w.core.processes[many.h[h].slot].heartbeat_ns, 999999);
             mpb_handler_announce(&many.w.core, 1);
             mpb_handler_announce(&many.w.core, 2);
             many.p[0].batching = true;
@@ -497,6 +517,7 @@ int main(void)
     test_which_entries_are_used();
     test_a_new_processor();
     test_a_count_that_was_begun();
+    test_whose_counts_are_settled();
     test_which_clock_an_answer_is_collected_by();
     test_what_a_send_leaves();
     test_how_much_is_left_to_who_is_awake();

@@ -131,6 +131,7 @@ static void play(struct drama *d, const struct scene *a, const struct scene *b, 
     static char name[80];
     snprintf(name, sizeof name, "%s frozen, %s killed", a->name, b->name);
     d->scene = name;
+    trail_forget(&frozen.trail);
     for (long at = 1; play_at(d, a, b, setup, at, b_stride); at += a_stride)
         ;
 }

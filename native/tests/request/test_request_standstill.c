@@ -28,6 +28,7 @@ static bool was_rung(int fd)
 
 static void test_space_is_never_missed(void)
 {
+    trail_forget(&frozen.trail);
     for (long at = 1;; at++, standstills++) {
         drama_open(&d);
         int bell = d.w.core.eventfds[0] = eventfd(0, EFD_NONBLOCK);
@@ -60,6 +61,7 @@ static void wait_a_moment(void *unused)
 static void test_a_request_is_never_missed(void)
 {
     bool announced = false, withdrawn = false;
+    trail_forget(&frozen.trail);
     for (long at = 1;; at++, standstills++) {
         drama_open(&d);
         slept = MPB_SLEPT_WORK;
@@ -108,6 +110,7 @@ static void take_one(void *unused)
  * waiting, and its hint is the first one's. */
 static void test_an_entry_used_again(void)
 {
+    trail_forget(&frozen.trail);
     for (long at = 1;; at++, standstills++) {
         drama_open(&d);
         d.scene = "an entry is used again";

@@ -84,14 +84,17 @@ static void survive(struct drama *d, const struct scene *s, int first)
 /* The repair of the death that `still` shows, killed after every `stride`-th of its instructions and run again. */
 static void kill_the_repair(struct drama *d, const struct scene *s, const uint8_t *still, long stride)
 {
+    static struct trail trail;
     bool more = true;
+    trail_forget(&trail);
     for (long first = 1; more; first += STILLS * stride) {
         struct film film = {d, stills[1], 0};
         drama_open(d);
         still_copy(d, (uint8_t *)(uintptr_t)still, true);
         drama_reopen(d, 0, 0);
         successor(d, s);
-        more = step_each(do_recover, &(struct recovery_of){d, s}, first, first + STILLS * stride, stride, shoot, &film);
+        more = step_along(&trail, do_recover, &(struct recovery_of){d, s}, first, first + STILLS * stride, stride,
+                          shoot, &film);
         drama_close(d);
         for (long i = 0; i < film.count; i++, repairs_killed++) {
             drama_open(d);
@@ -105,11 +108,13 @@ static void kill_the_repair(struct drama *d, const struct scene *s, const uint8_
 /* Every instruction of one operation; at every `seldom`-th the repair is killed as well. */
 static void kill_everywhere(struct drama *d, const struct scene *s, long seldom, long stride)
 {
+    static struct trail trail;
     bool more = true;
+    trail_forget(&trail);
     for (long begin = 1; more; begin += STILLS) {
         struct film film = {d, stills[0], 0};
         stage(d, s);
-        more = step_each(s->operation, d, begin, begin + STILLS, 1, shoot, &film);
+        more = step_along(&trail, s->operation, d, begin, begin + STILLS, 1, shoot, &film);
         drama_close(d);
         for (long i = 0; i < film.count; i++, kills++) {
             const uint8_t *still = film.stills + (size_t)i * still_size;

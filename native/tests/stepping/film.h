@@ -38,6 +38,7 @@ struct film {
     pid_t victim;
     uint32_t stills, memories, files;
     struct still still[FILM_STILLS];
+    struct trail trail; /* of the victim */
     struct world_files file[FILM_FILES];
     _Alignas(64) uint8_t memory[FILM_BYTES];
 };
@@ -166,7 +167,8 @@ static void film_hear(const struct film_set *set, int heard[FILM_CLIENTS])
 static void film_shoot(void *cookie)
 {
     struct film *film = cookie;
-    if (++film->steps == camera.kill_at)
+    film->steps = stepping->count;
+    if (film->steps == camera.kill_at)
         kill(getpid(), SIGKILL);
     if (camera.kill_at != 0)
         return;
@@ -188,7 +190,8 @@ static void film_shoot(void *cookie)
     film->still[film->stills++] = now;
 }
 
-static void film_victim(step_op *op, void *argument, struct film *film, const struct film_set *set, long kill_at)
+static void film_victim(step_op *op, void *argument, struct film *film, struct trail *trail, const struct film_set *set,
+                        long kill_at)
 {
     size_t length;
     camera.set = set;
@@ -198,15 +201,13 @@ static void film_victim(step_op *op, void *argument, struct film *film, const st
     if (camera.live == NULL || syscall(SYS_get_robust_list, 0, &camera.held, &length) != 0)
         _exit(1);
     stepping_install();
-    step_each(op, argument, 1, LONG_MAX, 1, film_shoot, film);
+    step_along(trail, op, argument, kill_at > 0 ? kill_at : 1, LONG_MAX, 1, film_shoot, film);
     film->lived = true;
     _exit(0);
 }
 
-/* Films an operation from here on; with `kill_at`, it is really killed after that instruction and no still is made. The
- * world is then anywhere. */
-static inline void film_operation(step_op *op, void *argument, struct film *film, const struct film_set *set,
-                                  long kill_at)
+static void film_child(step_op *op, void *argument, struct film *film, struct trail *trail, const struct film_set *set,
+                       long kill_at)
 {
     film->steps = 0;
     film->lived = false;
@@ -214,12 +215,26 @@ static inline void film_operation(step_op *op, void *argument, struct film *film
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0)
-        film_victim(op, argument, film, set, kill_at);
+        film_victim(op, argument, film, trail, set, kill_at);
     int status;
     CHECK_EQ(waitpid(child, &status, 0), child);
     CHECK(WIFEXITED(status) ? WEXITSTATUS(status) == 0 : WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     CHECK_EQ(film->lived, kill_at == 0 || kill_at > film->steps);
     film->victim = child;
+}
+
+/* Films an operation from here on. The world is then anywhere. */
+static inline void film_operation(step_op *op, void *argument, struct film *film, const struct film_set *set)
+{
+    trail_forget(&film->trail);
+    film_child(op, argument, film, &film->trail, set, 0);
+}
+
+/* The operation of `film` again, in a process that is really killed after that instruction: no still is made. */
+static inline void film_kill(step_op *op, void *argument, struct film *film, struct film *killed,
+                             const struct film_set *set, long kill_at)
+{
+    film_child(op, argument, killed, &film->trail, set, kill_at);
 }
 
 static inline const uint8_t *film_memory(const struct film *film, const struct film_set *set, uint32_t still)
