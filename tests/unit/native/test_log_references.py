@@ -1,7 +1,5 @@
 """What the log's methods return and refuse leaves nothing behind: neither an object, nor a buffer that cannot grow."""
 
-import gc
-import sys
 from contextlib import suppress
 
 import pytest
@@ -10,24 +8,12 @@ from mpbroker import _native
 from mpbroker._native import NO_REQUEST, LogOptions
 from mpbroker.record.batch_builder import encode_batch
 from mpbroker.shm.layout import ReplicaRole
+from tests.harness.kept_blocks import ROUNDS, kept
 from tests.unit.log.test_followers_transactions import LEADER, Replica
 from tests.unit.native.test_log import NOW_MS
 
-ROUNDS, WARM_UP = 40, 20
 LATE_MS = 1 << 45  # no whole number that Python keeps anyway
 OPTIONS = LogOptions(segment_bytes=400, index_interval_bytes=100)
-
-
-def kept(work) -> int:
-    """Blocks that some rounds leave behind, once all that is cached is there."""
-    for _ in range(WARM_UP):
-        work()
-    gc.collect()
-    before = sys.getallocatedblocks()
-    for _ in range(ROUNDS):
-        work()
-    gc.collect()
-    return sys.getallocatedblocks() - before
 
 
 @pytest.fixture

@@ -438,3 +438,20 @@ def test_an_error_of_the_answer_counts_before_that_of_the_end(core, handler):
     for wrong in ((taken, "x"), (taken, 1, "x"), ()):
         with pytest.raises(TypeError):
             handler.answer_close(*wrong)
+
+
+def test_whether_requests_wait_in_python_is_what_was_said_last(handler):
+    assert handler.python_waits is True
+    for value, said in ((False, False), (1, True), ([], False), (True, True)):
+        handler.python_waits = value
+        assert handler.python_waits is said
+    del handler.python_waits
+    assert handler.python_waits is False
+
+    class Broken:
+        def __bool__(self):
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        handler.python_waits = Broken()
+    assert handler.python_waits is False

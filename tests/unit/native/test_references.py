@@ -17,10 +17,9 @@ from mpbroker.protocol.headers import decode_request_header
 from mpbroker.protocol.messages_by_key import REQUESTS
 from mpbroker.record.batch_builder import encode_batch
 from tests.harness.in_process_broker import InProcessBroker
+from tests.harness.kept_blocks import ROUNDS, kept
 from tests.harness.small_core import small_core
 from tests.unit.server.test_produce_fetch import batch, fetch, produce
-
-ROUNDS = 60
 
 
 @pytest.fixture
@@ -28,18 +27,6 @@ def broker(tmp_path):
     broker = InProcessBroker(tmp_path)
     broker.create_topic("t")
     return broker
-
-
-def kept(work) -> int:
-    """Blocks that some rounds leave behind, once all that is cached is there."""
-    for _ in range(20):
-        work()
-    gc.collect()
-    before = sys.getallocatedblocks()
-    for _ in range(ROUNDS):
-        work()
-    gc.collect()
-    return sys.getallocatedblocks() - before
 
 
 def _requests(broker):

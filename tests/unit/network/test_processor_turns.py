@@ -371,6 +371,8 @@ def test_a_connection_keeps_its_clients_port(world):
 
 
 def test_a_connection_is_closed_for_the_reason_that_was_found(world):
+    limits = ["connections.max.idle.ms=900", "mpbroker.frame.timeout.ms=900"]  # a machine may have just been started
+    world.processor._ctx.config = load_broker_config(overrides=limits, environ={}, cores=2)
     world.connect(2)
     world.turns()
     idle, slow = world.processor._by_fd.values()

@@ -1,0 +1,49 @@
+"""A scan of a segment file: where it begins unless told, and what a file without batches says."""
+
+import pytest
+
+from mpbroker._native import scan_segment
+from mpbroker.record.batch_builder import encode_batch
+
+BATCHES = [
+    encode_batch([(None, b"x" * 40, timestamp, ())], base_offset=50 + at) for at, timestamp in enumerate((9, 7, 8))
+]
+
+
+def scanned(tmp_path, content: bytes, *more):
+    path = tmp_path / "log"
+    path.write_bytes(content)
+    with path.open("rb") as file:
+        return scan_segment(file.fileno(), -1, -1, 50, 4096, True, None, *more)
+
+
+def test_an_empty_file_says_that_there_is_no_time(tmp_path):
+    found = scanned(tmp_path, b"")
+    assert (found.file_bytes, found.valid_bytes, found.batches, found.next_offset) == (0, 0, 0, 50)
+    assert (found.max_timestamp, found.max_timestamp_offset) == (-1, 50)
+
+
+def test_a_scan_goes_on_where_it_is_told_with_what_is_known_of_before(tmp_path):
+    content = b"".join(BATCHES)
+    whole = scanned(tmp_path, content)
+    assert (whole.batches, whole.next_offset, whole.max_timestamp, whole.max_timestamp_offset) == (3, 53, 9, 50)
+    behind = len(BATCHES[0])
+    rest = scanned(tmp_path, content, behind, 51)
+    assert (rest.batches, rest.next_offset, rest.max_timestamp, rest.max_timestamp_offset) == (2, 53, 8, 52)
+    told = scanned(tmp_path, content, behind, 51, 9, 50)
+    assert (told.batches, told.next_offset, told.max_timestamp, told.max_timestamp_offset) == (2, 53, 9, 50)
+    assert told.file_bytes == told.valid_bytes == whole.valid_bytes == len(content)
+    nothing = scanned(tmp_path, content, len(content), 53)
+    assert (nothing.batches, nothing.next_offset, nothing.max_timestamp, nothing.max_timestamp_offset) == (
+        0,
+        53,
+        -1,
+        -1,
+    )
+    from_front = scanned(tmp_path, content, 0, 99)
+    assert from_front.next_offset == 53, "an offset without a place is none"
+
+
+def test_what_is_no_file_is_an_error_of_the_system():
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        scan_segment(-1, -1, -1, 50, 4096, True, None)
