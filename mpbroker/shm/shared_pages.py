@@ -23,3 +23,12 @@ def fill_free_memory() -> None:
     processes. As it is, they lie side by side.
     """
     _native.fill_free_memory()
+
+
+def take_heap_image() -> None:
+    """Before a fork: what this process and all its forks have on their heaps is one image from here on, behind them.
+
+    A worker copies a page that it writes to, were it only to count a reference up and down. Whoever idles looks from
+    time to time (`beat` and the native waits do it) and gives back the copies that say again what the image says.
+    """
+    _native.take_heap_image()

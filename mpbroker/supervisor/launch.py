@@ -75,8 +75,8 @@ def launch(wanted: Sequence[Launch], oom_score: int = 0) -> list[tuple[int, int]
     pids: list[int] = []
     try:
         with stacks.of_children(len(wanted)) as descriptors:
-            kept = [sorted({0, 1, 2, own, *one.keep}) for one, own in zip(wanted, descriptors, strict=True)]
-            for one, own, keep in zip(wanted, descriptors, kept, strict=True):
+            pairs = zip(wanted, descriptors, strict=True)
+            for one, own, keep in [(one, own, sorted({0, 1, 2, own, *one.keep})) for one, own in pairs]:
                 stacks.write_to(own)
                 pid = os.fork()
                 if pid == 0:

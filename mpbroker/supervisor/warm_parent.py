@@ -7,6 +7,7 @@ import gc
 from importlib import import_module
 from typing import Final
 
+from mpbroker.shm.shared_pages import take_heap_image
 from mpbroker.supervisor import launch
 from mpbroker.supervisor.process_types import resolve_mains, served_versions
 
@@ -42,3 +43,4 @@ def warm_up() -> None:
     for module in _LATER:
         import_module(module)
     launch.freeze()
+    take_heap_image()

@@ -3,6 +3,7 @@
 #include "shm/counters.h"
 #include "shm/arena.h"
 #include "shm/doorbell.h"
+#include "shm/heap_image.h"
 #include "shm/inject.h"
 #include "log/log.h"
 #include "request/killers.h"
@@ -149,7 +150,10 @@ static PyObject *core_wait_service(PyObject *object, PyObject *args)
         rung = mpb_service_wait(CORE(object), slot, (int64_t)(wait_ms * 1e6));
     Py_END_ALLOW_THREADS
     mpb_store_relaxed(&row->wait, MPB_WAIT_NONE);
-    mpb_store_relaxed(&row->heartbeat_ns, mpb_trace_clock_ns());
+    uint64_t now_ns = mpb_trace_clock_ns();
+    mpb_store_relaxed(&row->heartbeat_ns, now_ns);
+    if (!rung)
+        mpb_heap_image_idle(now_ns);
     if (PyErr_CheckSignals() < 0)
         return NULL;
     return PyBool_FromLong(rung);

@@ -1,6 +1,7 @@
 /* Memory that a process and its forks share: a page is shared until one of them writes to it. */
 #define _GNU_SOURCE
 #include "python/module.h"
+#include "shm/heap_image.h"
 #include <link.h>
 #include <malloc.h>
 #include <stddef.h>
@@ -121,6 +122,20 @@ static PyObject *fill_free_memory(PyObject *module, PyObject *ignored)
     return PyLong_FromSize_t(filled + fill_chunks());
 }
 
+static PyObject *take_heap_image(PyObject *module, PyObject *ignored)
+{
+    (void)module;
+    (void)ignored;
+    return PyLong_FromSize_t(mpb_heap_image_take());
+}
+
+static PyObject *give_back_heap(PyObject *module, PyObject *ignored)
+{
+    (void)module;
+    (void)ignored;
+    return PyLong_FromSize_t(mpb_heap_image_give_back());
+}
+
 static PyMethodDef functions[] = {
     {"release_library_pages", release_library_pages, METH_NOARGS,
      "release_library_pages() -> bytes of address space. Unmaps the read-only pages of all shared libraries from this\n"
@@ -129,6 +144,11 @@ static PyMethodDef functions[] = {
     {"fill_free_memory", fill_free_memory, METH_NOARGS,
      "fill_free_memory() -> bytes, for good. Takes the free places between the objects of this process, so that what\n"
      "its forks allocate lies together on pages of their own and not on a copied page each."},
+    {"take_heap_image", take_heap_image, METH_NOARGS,
+     "take_heap_image() -> bytes, 0: not possible here. From here on the heap of this process and of its forks is a\n"
+     "private mapping of what it is now. Of a process of one thread, once."},
+    {"give_back_heap", give_back_heap, METH_NOARGS,
+     "give_back_heap() -> bytes. Copies of the image's pages that equal it are the image again."},
     {NULL, NULL, 0, NULL},
 };
 

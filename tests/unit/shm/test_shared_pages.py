@@ -1,4 +1,5 @@
-"""What keeps pages shared between the broker's processes: free places filled before a fork, library pages released."""
+"""What keeps pages shared between the broker's processes: free places filled before a fork, library pages released, an
+image of the heap behind the heap."""
 
 import os
 import subprocess
@@ -22,6 +23,20 @@ after = {{id(each) for each in [bytes({size}) for _ in range(20)]}} & free
 print(len(before), len(after), filled)
 """
 
+COUNTED = """
+import os
+from mpbroker import _native
+texts = [str(number) for number in range(100_000)]
+print(_native.take_heap_image(), _native.take_heap_image(), flush=True)
+if os.fork() == 0:
+    for text in texts:  # each is counted up and down: every page of them is copied, and what it was again
+        pass
+    first, second = _native.give_back_heap(), _native.give_back_heap()
+    print(first, second, sum(map(int, texts)), flush=True)
+    os._exit(0)
+os.wait()
+"""
+
 
 @pytest.mark.parametrize("size", [60, 400, 600, 1200])
 def test_what_is_allocated_later_lies_between_no_objects(size):
@@ -42,6 +57,13 @@ def test_a_process_has_fewer_pages_of_libraries_afterwards():
     before = file_pages_kb()
     assert _native.release_library_pages() > 0
     assert file_pages_kb() < before
+
+
+def test_what_a_fork_copied_for_nothing_is_given_back():
+    bytes_of_image, once_more, first, second, total = in_a_python(COUNTED)
+    assert bytes_of_image > 6 << 20 and once_more == 0
+    assert 5 << 20 < first < bytes_of_image and second < 1 << 16
+    assert total == sum(range(100_000))
 
 
 def in_a_python(script, **environment):

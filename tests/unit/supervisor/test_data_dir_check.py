@@ -71,3 +71,14 @@ def test_a_store_goes_with_the_identity_beside_it(tmp_path, monkeypatch, cluster
         return
     with pytest.raises(ConfigError, match=refused):
         data_dir_check._check_store(str(tmp_path), "t-0")
+
+
+def test_kafkas_directory_is_refused_and_ours_with_that_topic_is_not(tmp_path):
+    (tmp_path / f"{CLUSTER_METADATA_TOPIC}-0").mkdir()
+    with pytest.raises(ConfigError, match="is a data directory of Apache Kafka"):
+        data_dir_check.check(str(tmp_path))
+    data_dir.write_meta(
+        str(tmp_path), data_dir.MetaProperties(node_id=1, cluster_id="c", directory_id=data_dir.new_id())
+    )
+    (tmp_path / STORE_FILE).write_text("")
+    data_dir_check.check(str(tmp_path))

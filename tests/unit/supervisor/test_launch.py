@@ -1,5 +1,7 @@
 """A worker that is forked while the supervisor dies."""
 
+import ctypes
+import json
 import os
 import signal
 from contextlib import nullcontext
@@ -59,3 +61,56 @@ def test_signals_are_as_they_were_after_a_fork(monkeypatch):
     monkeypatch.setattr(launch_module.os, "pidfd_open", lambda pid: pid + 1)
     assert launch_module.launch_broker(lambda: 0, "title", 2) == (77, 78)
     assert [how for how, _ in masks] == [signal.SIG_BLOCK, signal.SIG_SETMASK] and masks[1][1] == {signal.SIGHUP}
+
+
+def _seen(file, parent, deaths):
+    """What a worker finds itself to be, as its main."""
+    wanted = ctypes.c_int()
+    deaths.prctl(2, ctypes.byref(wanted))  # PR_GET_PDEATHSIG
+    own = os.getpid()
+    found = {
+        "descriptors": sorted(
+            n for n in map(int, os.listdir("/proc/self/fd")) if n and os.path.exists(f"/proc/self/fd/{n}")
+        ),
+        "death": wanted.value,
+        "group": os.getpgid(0) == own,
+        "session": os.getsid(0) == own,
+        "out": os.path.sameopenfile(1, 2),
+        "in": os.path.sameopenfile(0, parent),
+        "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
+    }
+    file.write_text(json.dumps(found))
+
+
+@pytest.mark.parametrize("control", [False, True])
+def test_a_worker_has_what_it_was_given_and_dies_with_the_supervisor(tmp_path, monkeypatch, control):
+    given, other, own, told = (os.memfd_create(name) for name in ("given", "other", "own", "in"))
+    spare = os.dup(0)
+    os.dup2(told, 0)
+    written = []
+    stacks = SimpleNamespace(of_children=lambda count: nullcontext([own] * count), write_to=written.append)
+    monkeypatch.setattr(launch_module, "stacks", stacks)
+    context = SimpleNamespace(supervisor_gone=lambda: False, serves_control_plane=control, install_signals=lambda: None)
+    libc, file = ctypes.CDLL(None), tmp_path / "seen"
+    made = Launch(context, "test", lambda _: _seen(file, given, libc), (given,), signal.SIGTERM)
+    os.dup2(told, given)
+    try:
+        [(pid, pidfd)] = launch([made])
+        _, status = os.waitpid(pid, 0)
+    finally:
+        os.dup2(spare, 0)
+        for number in (given, other, own, told, spare, pidfd):
+            os.close(number)
+    assert os.waitstatus_to_exitcode(status) == EXIT_CLEAN and written == [own]
+    expected = {"death": signal.SIGTERM, "group": True, "session": control, "out": True, "in": True, "blocked": []}
+    assert json.loads(file.read_text()) == {"descriptors": sorted([1, 2, given, own]), **expected}
+
+
+def test_workers_without_a_place_for_each_ones_stack_are_not_forked(monkeypatch):
+    stacks = SimpleNamespace(of_children=lambda count: nullcontext([2] * (count - 1)), write_to=lambda descriptor: None)
+    monkeypatch.setattr(launch_module, "stacks", stacks)
+    monkeypatch.setattr(launch_module.os, "fork", lambda: pytest.fail("forked"))
+    made = Launch(SimpleNamespace(), "test", lambda _: None, (), signal.SIGTERM)
+    with pytest.raises(ValueError, match="shorter"):
+        launch([made, made])
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()

@@ -96,6 +96,19 @@ def test_requests_in_flight_are_waited_for_when_all_is_well(world, exit_code, st
     assert {number for _, number in world.killed} == {signal.SIGKILL}
 
 
+@pytest.mark.parametrize("exit_code, started, drain_ms", [(0, True, 1500), (EXIT_FAILED, True, 0), (0, False, 0)])
+def test_how_long_each_part_of_the_stop_may_take(world, monkeypatch, exit_code, started, drain_ms):
+    if started:
+        world.started()
+    times = {"mpbroker_drain_timeout_ms": 1500, "mpbroker_stop_timeout_ms": 700, "mpbroker_stop_flush_timeout_ms": 90}
+    monkeypatch.setattr(world.broker, "_config", SimpleNamespace(**times))
+    made = []
+    monkeypatch.setattr(supervisor, "Stopping", lambda *given: made.append(given) or SimpleNamespace())
+    world.broker._stop(exit_code)
+    world.broker._stop(exit_code + 1)
+    assert made == [(world.broker._workers, drain_ms / 1000, 0.7, 0.09)] and world.broker._exit_code == exit_code
+
+
 def test_what_clients_have_written_before_the_last_ones_were_forked_is_stopped_cleanly(world):
     world.broker._step()
     world.serve()
