@@ -401,6 +401,35 @@ class NetworkTurn(Generic[_C]):  # _C: the connections it is given; generic here
     def events(self) -> list[tuple[int, _C | None, int, int]]: ...
     def poll(self, timeout_ms: int, turns: int, answers: int, until_ns: int, idle_ms: int, /) -> bool: ...
 
+# ---------------------------------------------------------------- a follower's fetches (py_steady.c)
+STEADY_PARTITIONS: int
+STEADY_LEADERS: int
+
+@final
+class SteadyFetches:
+    def __new__(cls, log: Log, epoll: int) -> Self: ...
+    def begin(
+        self,
+        fd: int,
+        client_id: str,
+        correlation_id: int,
+        session_id: int,
+        session_epoch: int,
+        node_id: int,
+        broker_epoch: int,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        partition_max_bytes: int,
+        asked_ns: int,
+        partitions: list[tuple[bytes, int, int, int, int, int, int, int, LogOptions]],
+        /,
+    ) -> bool: ...
+    def take_back(
+        self, fd: int, /
+    ) -> tuple[int, int, bool, int, int, bytes, bytes, list[tuple[int, int, int, int, int, bool, int]]]: ...
+    def poll(self, timeout_ms: int, /) -> list[tuple[int, int]]: ...
+
 # ---------------------------------------------------------------- Produce without the interpreter (py_produce.c)
 @final
 class NativeProduce:
@@ -1164,6 +1193,8 @@ def held_payload(core: Core, entry: int, fill_number: int, /) -> bytes | None: .
 # ---------------------------------------------------------------- this process (py_process.c)
 def release_library_pages() -> int: ...
 def fill_free_memory() -> int: ...
+def take_heap_image() -> int: ...
+def give_back_heap() -> int: ...
 def set_parent_death_signal(signal: int, /) -> None: ...
 def set_time_slice(ns: int, /) -> bool: ...
 def set_realtime(limit_us: int, /) -> bool: ...

@@ -21,6 +21,7 @@ from mpbroker.metadata.metadata_cache import MetadataCache, Topic
 from mpbroker.replication.follower import FetchLimits, Followed, LeaderFetch
 from mpbroker.replication.leader_connection import ConnectionEnded, LeaderConnection
 from mpbroker.replication.leader_link import LeaderLink
+from mpbroker.replication.steady_links import SteadyLinks
 from mpbroker.shm.clock import SystemClock
 from mpbroker.shm.cluster_table import NOBODY, brokers_read, cluster_state
 from mpbroker.shm.counters import Counter
@@ -105,6 +106,7 @@ class Fetcher:
         self._bell = os.eventfd(0, os.EFD_NONBLOCK)
         self._epoll.register(self._bell, select.EPOLLIN)
         self._epoll.register(ctx.wakeup_fd, select.EPOLLIN)
+        self._steady = SteadyLinks(self._logs.log, self._epoll.fileno(), self._logs.options, self._logs.is_throttled)
 
     def ring(self) -> None:
         """From any thread: look at all rows."""
@@ -116,7 +118,7 @@ class Fetcher:
             self._scan(now_ms)
         for link in self._links.values():
             self._serve(link)
-        for fd, events in self._epoll.poll(self._wait_s()):
+        for fd, events in self._steady.poll(self._wait_s()):
             if fd == self._bell:
                 os.eventfd_read(self._bell)
                 self._scan_at_ms = 0
@@ -140,6 +142,7 @@ class Fetcher:
         return max(0.0, min(due) - now_ms) / 1000
 
     def _scan(self, now_ms: int) -> None:
+        self._steady.take_all(self._links.values(), self._lose)
         self._logs.refresh()
         is_busy, rows = self._logs.rows(self._index, self._fetchers)
         self._scan_at_ms = now_ms + (BUSY_SCAN_MS if is_busy else SCAN_MS)
@@ -204,6 +207,8 @@ class Fetcher:
             link.address, link.epoch = address, epoch
 
     def _serve(self, link: LeaderLink) -> None:
+        if self._steady.has(link):
+            return
         if link.connection is None and not self._connect(link):
             return
         if link.is_overdue(self._ctx.config.replica_socket_timeout_ms):
@@ -213,6 +218,7 @@ class Fetcher:
             if link.ask():
                 link.write()
                 self._watch(link)
+                self._steady.lend(link)
         except ConnectionEnded as ended:
             self._lose(link, str(ended))
 
@@ -247,7 +253,8 @@ class Fetcher:
 
     def _on_event(self, link: LeaderLink, events: int) -> None:
         try:
-            if events & select.EPOLLOUT:
+            self._steady.take_back(link)
+            if events & select.EPOLLOUT or link.wants_to_write:
                 link.write()
                 self._watch(link)
             if events & ~select.EPOLLOUT:

@@ -106,6 +106,32 @@ class FetchLimits(NamedTuple):
     backoff_ms: int = 1000
 
 
+class SteadyStart(NamedTuple):
+    """Where a partition's log is when its session begins to be served natively, as the leader was told last."""
+
+    topic_id: bytes
+    partition: int
+    ordinal: int
+    leader_epoch: int
+    offset: int
+    last_epoch: int
+    log_start: int
+    leader_hw: int
+
+
+class SteadyEnd(NamedTuple):
+    """Where a partition's log is after it was served natively. `is_untold`: the leader was not told so far; `error`: of
+    the last append, 0 most often."""
+
+    ordinal: int
+    offset: int
+    last_epoch: int
+    log_start: int
+    leader_hw: int
+    is_untold: bool
+    error: int
+
+
 class _Partition(msgspec.Struct):
     """One followed partition on its way. `pause_ms`: the last one after an error; it doubles."""
 
@@ -219,7 +245,7 @@ class LeaderFetch:
             self._session_id = response.session_id
             self._session_epoch = NEW_SESSION
         if self._session_id != NO_SESSION:
-            self._session_epoch = self._session_epoch + 1 if self._session_epoch < LAST_EPOCH else 1
+            self._session_epoch = _next_epoch(self._session_epoch)
         steps = []
         for topic in response.responses:
             for data in topic.partitions:
@@ -242,6 +268,39 @@ class LeaderFetch:
             each.is_waiting = False
             each.is_failed = is_fenced
             self._pause(each, now_ms)
+
+    def steady(self) -> tuple[int, int, list[SteadyStart]] | None:
+        """With a request under way: the session's id and epoch and its partitions, those of a topic beside each other,
+        if they can be served natively from here on. None: one waits for something besides the leader's answer."""
+        is_ordered = self._session_id != NO_SESSION and self._told.keys() == self._partitions.keys()
+        if not is_ordered or not all(_is_ordinary(each) for each in self._partitions.values()):
+            return None
+        starts = [
+            SteadyStart(
+                each.row.topic_id,
+                each.row.partition,
+                each.row.ordinal,
+                each.row.leader_epoch,
+                each.offset,
+                each.last_epoch,
+                each.log_start,
+                each.leader_hw,
+            )
+            for _, each in sorted(self._partitions.items())
+        ]
+        return self._session_id, self._session_epoch, starts
+
+    def resumed(self, session_epoch: int, is_asked: bool, ends: Iterable[SteadyEnd]) -> None:
+        """What was served natively is asked for from here again. `session_epoch`: of the last request; `is_asked`: it
+        is still under way."""
+        self._session_epoch = session_epoch if is_asked else _next_epoch(session_epoch)
+        for end in ends:
+            key = self._by_ordinal[end.ordinal]
+            each = self._partitions[key]
+            each.offset, each.last_epoch, each.log_start = end.offset, end.last_epoch, end.log_start
+            each.leader_hw = end.leader_hw
+            if not end.is_untold:
+                self._told[key] = self._asked(each)
 
     def lag(self) -> int:
         """Partitions that are not asked for now because of an error."""
@@ -312,6 +371,14 @@ def truncation_target(own_end: int, leader_end: int, leo: int) -> int:
 
 def _begun(row: Followed) -> _Partition:
     return _Partition(row, row.leo, row.last_epoch, row.log_start)
+
+
+def _next_epoch(epoch: int) -> int:
+    return epoch + 1 if epoch < LAST_EPOCH else 1
+
+
+def _is_ordinary(each: _Partition) -> bool:
+    return not (each.is_waiting or each.is_failed or each.pause_ms)
 
 
 def _is_ready(each: _Partition, now_ms: int) -> bool:

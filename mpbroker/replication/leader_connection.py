@@ -31,7 +31,7 @@ class LeaderConnection:
     """`most_bytes`: the longest answer that is taken. OSError: the address cannot be used at all."""
 
     def __init__(self, address: Address, client_id: str, most_bytes: int, receive_buffer_bytes: int = -1) -> None:
-        self._client_id = client_id
+        self.client_id = client_id
         self._most_bytes = most_bytes
         self._correlation_id = 0
         self._out = memoryview(b"")
@@ -53,6 +53,22 @@ class LeaderConnection:
             self._socket.close()
             raise
 
+    @property
+    def correlation_id(self) -> int | None:
+        """Of the request that was sent whole and of whose answer nothing has come; None: there is none."""
+        is_so = self._asked is not None and not self._out and not self._in
+        return self._correlation_id if is_so else None
+
+    def resume(self, correlation_id: int, is_asked: bool, received: bytes, unsent: bytes) -> None:
+        """Somebody else used the socket since `correlation_id` was not None: its last request was of the same kind, is
+        perhaps still under way, and not sent whole or part of its answer has come. ConnectionEnded."""
+        self._correlation_id = correlation_id
+        self._out = memoryview(unsent)
+        if not is_asked:
+            self._asked = None
+        if received:
+            self._begin(received)
+
     def fileno(self) -> int:
         return self._socket.fileno()
 
@@ -69,7 +85,7 @@ class LeaderConnection:
     def ask(self, message: Struct, answer: type[Struct], version: int) -> None:
         """Sends a request as far as the socket takes it; the rest when it is writable."""
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        frame = encode_request_frame(message, version, self._correlation_id, self._client_id)
+        frame = encode_request_frame(message, version, self._correlation_id, self.client_id)
         self._out = memoryview(frame)
         self._asked = (type(message), answer, version)
 
@@ -85,7 +101,7 @@ class LeaderConnection:
 
     def read(self) -> Struct | None:
         """The answer if it is there whole; ConnectionEnded, ProtocolError."""
-        while True:
+        while not HEAD_BYTES < len(self._in) <= self._filled:
             try:
                 if len(self._in) > HEAD_BYTES:
                     count = self._socket.recv_into(memoryview(self._in)[self._filled :])
@@ -98,8 +114,7 @@ class LeaderConnection:
                 raise ConnectionEnded(error.strerror or str(error)) from error
             if count == 0:
                 raise ConnectionEnded("it closed the connection")
-            if HEAD_BYTES < len(self._in) <= self._filled:
-                return self._take()
+        return self._take()
 
     def _begin(self, came: bytes) -> int:
         """Takes what came first of an answer, its head perhaps in parts; room for all of it is made by the head."""

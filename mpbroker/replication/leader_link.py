@@ -27,6 +27,8 @@ from mpbroker.replication.follower import (
     Followed,
     LeaderFetch,
     OutOfRange,
+    SteadyEnd,
+    SteadyStart,
     Step,
     Truncate,
     truncation_target,
@@ -37,6 +39,8 @@ from mpbroker.shm.clock import Clock
 FETCH_VERSION: Final = 17
 LIST_OFFSETS_VERSION: Final = 7
 LATEST, EARLIEST = -1, -2
+_LAST_OFFSET: Final = slice(23, 27)
+"""Of a record batch: counted from its first."""
 
 
 class FollowerLog(Protocol):
@@ -98,13 +102,14 @@ class LeaderLink:
         self._fetched_bytes = fetched_bytes
         self._questions: deque[_Question] = deque()
         self._then: Callable[[Struct], None] | None = None
-        self._asked_ms = 0
+        self.asked_ms = 0
+        """When the last request was sent."""
 
     def ask(self) -> bool:
         """Sends what is to be asked, if nothing is in flight. False: there is nothing now."""
         if self.connection is None or not self.connection.is_idle:
             return False
-        self._asked_ms = self._clock.monotonic_ms()
+        self.asked_ms = self._clock.monotonic_ms()
         if self._questions:
             message, answer, version, self._then = self._questions.popleft()
             self.connection.ask(message, answer, version)
@@ -118,7 +123,12 @@ class LeaderLink:
 
     def is_overdue(self, timeout_ms: int) -> bool:
         """Whether an answer has not come for so long that none will."""
-        return self._then is not None and self._clock.monotonic_ms() - self._asked_ms > timeout_ms
+        return self._then is not None and self._clock.monotonic_ms() - self.asked_ms > timeout_ms
+
+    @property
+    def wants_to_write(self) -> bool:
+        """Whether the last request is not sent whole."""
+        return self.connection is not None and self.connection.wants_to_write
 
     def write(self) -> None:
         """Something may be sent; ConnectionEnded."""
@@ -137,6 +147,23 @@ class LeaderLink:
         self._crash_point("fetcher.answered")
         then, self._then = self._then, None
         then(answer)
+
+    def steady(self) -> tuple[int, int, list[SteadyStart]] | None:
+        """As `LeaderFetch.steady`, if a Fetch was sent whole, nothing of its answer has come and nothing else is to be
+        asked."""
+        is_free = self._then == self._fetched and not self._questions
+        if not is_free or self.connection is None or self.connection.correlation_id is None:
+            return None
+        return self.fetch.steady()
+
+    def resumed(self, session_epoch: int, is_asked: bool, ends: list[SteadyEnd]) -> None:
+        """It was served natively since `steady`."""
+        self.fetch.resumed(session_epoch, is_asked, ends)
+        if not is_asked:
+            self._then = None
+        for end in ends:
+            if end.error:
+                self._append_failed(end.ordinal, end.error)
 
     def lose(self) -> None:
         """The connection is of no use any more."""
@@ -176,13 +203,37 @@ class LeaderLink:
             step.topic_id,
         )
         self._crash_point("fetcher.appended")
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE and not batches and self._begin_with_whole_batch(step):
+            return
         if batches:
             self._fetched_bytes(step.ordinal, len(step.records))
         if batches or not code:
             self.fetch.moved(step.ordinal, leo, last_epoch, log_start)
         if code:
-            is_gone = code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            self._step_failed(step.ordinal, ErrorCode.FENCED_LEADER_EPOCH if is_gone else code)
+            self._append_failed(step.ordinal, code)
+
+    def _append_failed(self, ordinal: int, code: int) -> None:
+        is_gone = code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        self._step_failed(ordinal, ErrorCode.FENCED_LEADER_EPOCH if is_gone else code)
+
+    def _begin_with_whole_batch(self, step: Append) -> bool:
+        """An empty log that begins within the leader's first batch, as after DeleteRecords: it begins with that batch,
+        as Kafka's does, and the leader's log start comes with the records. Killed in between, it finds its place again
+        as any that is behind the start."""
+        row, records = self._row_of(step), step.records
+        if row is None or row.log_start != row.leo or len(records) < _LAST_OFFSET.stop:
+            return False
+        first = int.from_bytes(records[:8], "big", signed=True)
+        last = first + int.from_bytes(records[_LAST_OFFSET], "big", signed=True)
+        if not 0 <= first < row.leo <= last:
+            return False
+        code = self._logs.log.start_at(step.ordinal, first, step.leader_epoch, self._clock.wall_ms())
+        self._crash_point("fetcher.begun_earlier")
+        if code:
+            self._step_failed(step.ordinal, code)
+        else:
+            self._append(step._replace(offset=first))
+        return True
 
     def _row_of(self, step: Step) -> Followed | None:
         """None: what was asked for is not followed here any more, or in another epoch."""

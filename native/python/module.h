@@ -37,5 +37,6 @@ int mpb_add_fetch(PyObject *module);
 int mpb_add_session(PyObject *module);
 int mpb_add_metadata(PyObject *module);
 int mpb_add_cluster(PyObject *module);
+int mpb_add_steady(PyObject *module);
 
 #endif

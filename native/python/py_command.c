@@ -2,6 +2,7 @@
 #include "python/py_shm.h"
 #include "request/command.h"
 #include "shm/doorbell.h"
+#include "shm/heap_image.h"
 #include "request/recover.h"
 #include "trace/trace_record.h"
 #include "shm/waits.h"
@@ -102,8 +103,11 @@ static PyObject *command_claim(PyObject *object, PyObject *arg)
             mpb_service_wait(CORE(object), SELF(object)->slot, (int64_t)(wait_ms * 1e6));
         Py_END_ALLOW_THREADS
         mpb_store_relaxed(&row->wait, MPB_WAIT_NONE);
-        mpb_store_relaxed(&row->heartbeat_ns, mpb_trace_clock_ns());
+        uint64_t now_ns = mpb_trace_clock_ns();
+        mpb_store_relaxed(&row->heartbeat_ns, now_ns);
         index = mpb_command_claim(CORE(object), SELF(object)->slot);
+        if (index < 0)
+            mpb_heap_image_idle(now_ns);
     }
     if (index < 0) {
         if (PyErr_CheckSignals() < 0)

@@ -3,6 +3,7 @@
 #include "shm/arena.h"
 #include "shm/counters.h"
 #include "shm/doorbell.h"
+#include "shm/heap_image.h"
 #include "shm/intents.h"
 #include "request/handed.h"
 #include "request/recover.h"
@@ -98,6 +99,8 @@ static PyObject *handler_serve_or_claim(PyObject *object, PyObject *args, PyObje
             slept = mpb_handler_wait(port, control_only, most == INT64_MAX ? -1 : most);
         Py_END_ALLOW_THREADS
         now = mpb_trace_clock_ns();
+        if (slept != MPB_SLEPT_WORK)
+            mpb_heap_image_idle(now);
     }
     mpb_handler_pass_on(port); /* a wake meant for a request may end here */
     if (PyErr_CheckSignals() < 0)

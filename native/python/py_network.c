@@ -1,6 +1,7 @@
 /* Connection and NetworkTurn: the ordinary part of a processor's turn (network_turn.h). A NetworkTurn does not keep its
  * connections alive: a Connection that goes away takes itself out. */
 #include "python/py_shm.h"
+#include "shm/heap_image.h"
 #include "network/network_turn.h"
 #include <stddef.h>
 #include <structmember.h>
@@ -400,6 +401,8 @@ static void wait_for_sockets(struct mpb_turn *turn, long timeout_ms)
         Py_BEGIN_ALLOW_THREADS
             mpb_turn_sleep(turn, (int)timeout_ms);
         Py_END_ALLOW_THREADS
+        if (turn->event_count == 0 && turn->scheduled.count == 0)
+            mpb_heap_image_idle(turn->awake_since_ns);
     } else {
         mpb_turn_poll(turn, 0);
     }

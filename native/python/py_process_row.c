@@ -1,5 +1,6 @@
 /* ProcessRow: a row of the process table and its counters. */
 #include "python/py_shm.h"
+#include "shm/heap_image.h"
 #include "shm/waits.h"
 #include "trace/trace_record.h"
 
@@ -67,7 +68,9 @@ static PyObject *row_begin(PyObject *object, PyObject *args)
 static PyObject *row_beat(PyObject *object, PyObject *unused)
 {
     (void)unused;
-    mpb_store_relaxed(&ROW(object)->heartbeat_ns, mpb_trace_clock_ns());
+    uint64_t now_ns = mpb_trace_clock_ns();
+    mpb_store_relaxed(&ROW(object)->heartbeat_ns, now_ns);
+    mpb_heap_image_idle(now_ns);
     Py_RETURN_NONE;
 }
 

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -88,6 +89,7 @@ class ChaosRun:
         self.report["writes"] = dict(Counter(f"{w.client.split('-')[0]} {w.result}" for w in self.history.writes))
         self.report["reads"] = len(self.history.reads)
         self.report["gap_ms"] = round(max(longest_gap_ms(self.history.writes).values(), default=0))
+        self.report["gaps"] = gaps_and_faults(self.history.writes, self.trail)
         self.report["fatal"] = [line for one in clients for line in getattr(one, "fatal", ())][:5]
         return [anomaly for one in clients for anomaly in getattr(one, "found", ())]
 
@@ -98,6 +100,28 @@ class ChaosRun:
         found += [Plain(f"{MAY_REPEAT}-0", *around, 0), KafkaPython("python-0", *around, 1)]
         found += [Follower("reader", *around, PARTITIONS), Ends("ends", *around, PARTITIONS)]
         return [*found, Consuming("consumer", *around, PARTITIONS)]
+
+
+def gaps_and_faults(writes, trail, number=3):
+    """The longest times between two acknowledgements of a partition, with the faults from a while before to their end:
+    (partition, milliseconds, [(milliseconds after the gap's begin, broker, fault)])."""
+    found = []
+    for partition in {write.partition for write in writes}:
+        times = sorted(write.end_ns for write in writes if write.partition == partition and write.result == OK)
+        found += [(after - before, before, partition) for before, after in pairwise(times)]
+    return [
+        (partition, gap_ns // 1_000_000, _faults_in(trail, begin_ns, begin_ns + gap_ns))
+        for gap_ns, begin_ns, partition in sorted(found, reverse=True)[:number]
+    ]
+
+
+def _faults_in(trail, begin_ns, end_ns):
+    while_ns = int(2 * SESSION_S * 1e9)
+    return [
+        ((at_ns - begin_ns) // 1_000_000, broker, what)
+        for at_ns, broker, what in trail
+        if begin_ns - while_ns <= at_ns <= end_ns
+    ]
 
 
 def make_topic(bootstrap, timeout_s=60):

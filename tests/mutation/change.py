@@ -23,7 +23,7 @@ PYTHON_ROOMS = (
     "cluster",
     "replication",
 )
-C_ROOMS = ("shm", "record", "trace", "log", "request", "network", "produce", "fetch", "python")
+C_ROOMS = ("shm", "record", "trace", "log", "request", "network", "produce", "fetch", "replication", "python")
 
 
 @dataclass(frozen=True)

@@ -67,11 +67,12 @@ NATIVE_ROOMS = {
     "network": {"shm", "record", "trace", "request"},
     "produce": {"shm", "record", "trace", "log", "request"},
     "fetch": {"shm", "record", "trace", "log", "request", "produce"},
-    "python": {"shm", "record", "trace", "log", "request", "network", "produce", "fetch"},
+    "replication": {"shm", "record", "log"},
+    "python": {"shm", "record", "trace", "log", "request", "network", "produce", "fetch", "replication"},
 }
 
 #: Packages that may import the C extension: the thin typed faces of what C owns.
-NATIVE_USERS = {"shm", "protocol", "record", "log", "network", "trace", "channel", "metadata"}
+NATIVE_USERS = {"shm", "protocol", "record", "log", "network", "trace", "channel", "metadata", "replication"}
 
 #: Modules whose use of clocks, forks or randomness is their purpose, with the reason.
 FORK_HOME = "mpbroker/supervisor/launch.py"

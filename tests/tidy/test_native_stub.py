@@ -69,6 +69,7 @@ def samples(tmp_path_factory):
         "AppendResult": log.append(0, _native.NO_REQUEST, 0, bytes(61), options, 0),
         "ReadPlan": log.find(0, 0, 0, 0)[1],
         "Plan": _native.Plan(type(None), False, (), (), ()),
+        "SteadyFetches": _native.SteadyFetches(log, epoll.fileno()),
         "TraceLane": _native.TraceLane(lane),
         "KeyMap": _native.KeyMap(240, 0.9, bytes(16)),
     }

@@ -4,6 +4,7 @@
 #include "tests/shm/shm_world.h"
 #include "fetch/session_table.h"
 #include "tests/stepping/stepping.h"
+#include "shm/counters.h"
 
 #define SLOT 50u
 #define OTHER_SLOT 51u
@@ -172,9 +173,95 @@ static void test_units_run_out(void)
     mpb_session_release(&w.core, row);
 }
 
+/* Whether a session is worth less than another, as Kafka compares. */
+static bool less(const struct mpb_fetch_session *one, uint32_t id, uint32_t flags, uint32_t partitions, uint32_t other)
+{
+    uint64_t worth = (uint64_t)(one->flags & MPB_SESSION_PRIVILEGED) << 40 | (uint64_t)one->partitions << 33 | id;
+    return worth < ((uint64_t)(flags & MPB_SESSION_PRIVILEGED) << 40 | (uint64_t)partitions << 33 | other);
+}
+
+/* Row of the session that has to go, -1: none may. */
+static int victim(const struct mpb_session_wish *wish)
+{
+    int oldest = -1, least = -1;
+    for (int i = 0; i < (int)w.core.fetch_session_count; i++) {
+        const struct mpb_fetch_session *s = &w.core.fetch_sessions[i];
+        uint32_t id = (uint32_t)(s->word >> 32);
+        if (id == 0 || (s->word & 0xff) != 0)
+            continue;
+        if (oldest < 0 || s->used_ms < w.core.fetch_sessions[oldest].used_ms)
+            oldest = i;
+        bool may_go = s->used_ms - s->created_ms > wish->eviction_ms ||
+                      (wish->flags & MPB_SESSION_PRIVILEGED && !(s->flags & MPB_SESSION_PRIVILEGED));
+        const struct mpb_fetch_session *l = &w.core.fetch_sessions[least < 0 ? 0 : least];
+        if (may_go && (least < 0 || less(s, id, l->flags, l->partitions, (uint32_t)(l->word >> 32))))
+            least = i;
+    }
+    if (oldest >= 0 && wish->now_ms - w.core.fetch_sessions[oldest].used_ms > wish->eviction_ms)
+        return oldest;
+    return least >= 0 && less(&w.core.fetch_sessions[least], 0, wish->flags, wish->partitions, 0) ? least : -1;
+}
+
+static uint64_t counted(uint32_t counter) { return mpb_load_relaxed(&w.core.counters[SLOT].value[counter]); }
+
+/* A full table: who uses it least goes, all that was its is free, the others stay as they are; or the new one is refused. */
+static void test_who_makes_room(void)
+{
+    static struct mpb_fetch_session before[8];
+    uint64_t seed = 20261124, evictions = 0, refusals = 0;
+    uint32_t rows = w.core.fetch_session_count;
+    for (int round = 0; round < 20000; round++) {
+        fresh();
+        for (uint32_t row = 0; row < rows; row++) {
+            uint64_t random = next_random(&seed);
+            uint32_t id = make(OTHER_SLOT, 1000, (uint32_t)(random & 3));
+            CHECK_EQ(row_of(&w.core, id), row);
+            struct mpb_fetch_session *s = &w.core.fetch_sessions[row];
+            s->flags = random >> 4 & 3;
+            s->created_ms = 1000 + (random >> 8 & 3);
+            s->used_ms = s->created_ms + (random >> 16 & 7);
+            if ((random >> 24 & 7) == 0) /* in somebody's hands, with an id or without one yet */
+                s->word = (random >> 32 & 1 ? s->word : 0) | (OTHER_SLOT + 1);
+        }
+        memcpy(before, w.core.fetch_sessions, rows * sizeof *before);
+        uint64_t random = next_random(&seed), gone = counted(MPB_C_FETCH_SESSIONS_EVICTED);
+        uint64_t refused = counted(MPB_C_FETCH_SESSIONS_REFUSED), made = counted(MPB_C_FETCH_SESSIONS_MADE);
+        struct mpb_session_wish wish = {.now_ms = 1010 + (random & 3),
+                                        .eviction_ms = 3 + (random >> 8 & 7),
+                                        .flags = random >> 16 & 3,
+                                        .topics = 1,
+                                        .partitions = random >> 24 & 3};
+        int wanted = victim(&wish);
+        uint32_t row = 99, id = mpb_session_create(&w.core, SLOT, &wish, &row);
+        CHECK_EQ(id != 0, wanted >= 0);
+        CHECK_EQ(counted(MPB_C_FETCH_SESSIONS_EVICTED) - gone, wanted >= 0);
+        CHECK_EQ(counted(MPB_C_FETCH_SESSIONS_MADE) - made, wanted >= 0);
+        CHECK_EQ(counted(MPB_C_FETCH_SESSIONS_REFUSED) - refused, wanted < 0);
+        for (uint32_t i = 0; i < rows; i++)
+            CHECK((int)i == wanted || memcmp(&before[i], &w.core.fetch_sessions[i], sizeof *before) == 0);
+        evictions += wanted >= 0;
+        refusals += wanted < 0;
+        if (wanted < 0)
+            continue;
+        const struct mpb_fetch_session *s = &w.core.fetch_sessions[row];
+        CHECK_EQ(row, wanted);
+        CHECK_EQ(s->word, (uint64_t)id << 32 | (SLOT + 1));
+        CHECK(s->fill_number == 0 && s->epoch == 1 && s->flags == wish.flags && s->partitions == wish.partitions);
+        CHECK(s->created_ms == wish.now_ms && s->used_ms == wish.now_ms && s->topics == 1);
+        uint32_t units = 0, owned = 0;
+        for (uint32_t i = 0; i < rows; i++)
+            units += w.core.fetch_sessions[i].units;
+        for (uint32_t i = 0; i < w.core.session_unit_count; i++)
+            owned += mpb_load_relaxed(&w.core.session_owners[i]) != 0;
+        CHECK_EQ(owned, units);
+    }
+    CHECK(evictions > 1000 && refusals > 1000);
+}
+
 int main(void)
 {
     world_open(&w, &small_plan);
+    test_who_makes_room();
     left = w.core;
     left.fetch_sessions = calloc(left.fetch_session_count, sizeof *left.fetch_sessions);
     left.session_owners = calloc(left.session_unit_count, sizeof *left.session_owners);

@@ -36,6 +36,10 @@ OPTIONS = LogOptions()
 LIMITS = FetchLimits(wait_max_ms=0)
 
 
+class Killed(BaseException):
+    """The fetcher died here; its successor knows what the rows say."""
+
+
 class DirectConnection:
     """Asks the leader's handler in this process."""
 
@@ -67,16 +71,26 @@ class FollowerWorld:
         self.log = Log(self.core, [str(path)], 118)
         assert self.log.create(0, topic_id, 0, 0, 0, "t-0", 0, 1) == 0
         self.said: list[str] = []
+        self.deadly = ""
         self.link = self.connect()
 
     def connect(self) -> LeaderLink:
         """As a fetcher's successor begins."""
         fetch = LeaderFetch(FOLLOWER, 1, LIMITS)
         self.link = LeaderLink(
-            LEADER, fetch, self, self.clock, lambda: None, lambda event, **_: self.said.append(event)
+            LEADER, fetch, self, self.clock, lambda: None, lambda event, **_: self.said.append(event), self._pass
         )
         self.link.connection = DirectConnection(self.leader)
         return self.link
+
+    def kill_at(self, point: str) -> None:
+        """The fetcher dies there, once."""
+        self.deadly = point
+
+    def _pass(self, point: str) -> None:
+        if point == self.deadly:
+            self.deadly = ""
+            raise Killed
 
     def rows(self) -> list[Followed]:
         busy, rows = self.log.followed(0, 1)
@@ -107,8 +121,11 @@ class FollowerWorld:
         for _ in range(times):
             self.link.fetch.follow(self.rows())
             self.clock.advance(1000)
-            if self.link.ask():
-                self.link.read()
+            try:
+                if self.link.ask():
+                    self.link.read()
+            except Killed:
+                self.connect()
 
 
 @pytest.fixture
@@ -204,6 +221,23 @@ def test_one_that_is_too_far_behind_begins_anew_at_the_leaders_log_start(leader,
     state = follower.log.state(0)
     assert (state.log_start, state.leo, state.hw) == (6, 7, 7)
     assert log_bytes(tmp_path / "leader").endswith(log_bytes(tmp_path / "follower"))
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_one_that_begins_within_a_batch_has_the_whole_batch(leader, follower, tmp_path, dies):
+    """Records were deleted up to the middle of a batch; nothing else says where the follower is to begin."""
+    lead(leader, 1, isr=(0,))
+    write(leader, b"0", b"1", b"2")
+    assert leader.log.set_log_start(0, 2) == 0
+    write(leader, b"3")
+    follower.follow(1)
+    if dies:
+        follower.kill_at("fetcher.begun_earlier")
+    follower.fetch(9)
+    assert not follower.deadly, "it was killed"
+    state = follower.log.state(0)
+    assert (state.log_start, state.leo, state.hw) == (2, 4, 4)
+    assert same(leader, follower, tmp_path)
 
 
 def test_one_that_catches_up_is_proposed_for_the_isr_and_waited_for_at_once(leader, follower):
