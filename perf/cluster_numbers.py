@@ -53,10 +53,16 @@ class Cluster(NamedTuple):
 
 
 def leaders(cluster: Cluster, topic: str) -> dict[int, int]:
-    """Partition → leader."""
+    """Partition → leader, once the broker that is asked knows of them: it may be another one than before."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-    found = admin.list_topics(topic, timeout=20).topics[topic].partitions
-    return {number: one.leader for number, one in found.items()}
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        found = admin.list_topics(topic, timeout=20).topics[topic].partitions
+        known = {number: one.leader for number, one in found.items()}
+        if known and min(known.values()) >= 0:
+            return known
+        assert time.monotonic() < deadline, f"{topic}: no leaders {known}"
+        time.sleep(0.1)
 
 
 def addresses(cluster: Cluster) -> dict[int, tuple[str, int]]:
