@@ -139,6 +139,7 @@ class Agent:
             now_ms=self._clock.monotonic_ms,
             events=ctx.log,
             roles=self._roles,
+            crash_point=ctx.core.crash_point,
         )
         self._proposals = IsrProposals(
             log=log,
@@ -162,12 +163,8 @@ class Agent:
     def _read_store(self) -> None:
         """Everything anew: at the start, and when the watch has fallen too far behind."""
         view, revs = ClusterView(self._keys), []
-        for prefix in (
-            self._keys.topic_configs,
-            self._keys.topics,
-            self._keys.brokers,
-            self._keys.controller,
-        ):
+        keys = self._keys
+        for prefix in (keys.topic_configs, keys.topics, keys.brokers, keys.controller):
             for page in self._store.scan(prefix):
                 view.load(page.entries)
                 revs.append(page.rev)
@@ -199,6 +196,7 @@ class Agent:
             own_record(self._ctx, self._failed, self._unclean),
             self._config.broker_session_timeout_ms,
         )
+        self._core.crash_point("agent.registered")
         if isinstance(outcome, Occupied):
             raise LostRegistration(outcome.sentence)
         self._registered, self._told = outcome, (self._failed, self._ctx.listeners)
@@ -293,6 +291,7 @@ class Agent:
         if {one.id: one for one in shown} == brokers_read(self._core):
             return
         brokers_write(self._core, shown)
+        self._core.crash_point("agent.brokers_written")
         state = cluster_state(self._core)
         cluster_announce(self._core, *state[1:])
 
@@ -433,13 +432,14 @@ class Agent:
     def propose(self) -> None:
         """Send what leaders here want, and take the answer."""
         now_ms = self._clock.monotonic_ms()
-        if self._channel is not None and self._channel.busy:
-            outcome = self._channel.turn(now_ms)
-            if outcome is None:
+        if self._channel is not None:
+            outcome = self._channel.turn(now_ms)  # also when nothing is asked: the other side may have closed it
+            if outcome is not None:
+                code = self._proposals.answered(outcome.response, now_ms)  # type: ignore[arg-type]
+                if code:
+                    self._ctx.log.warning("alter_partition_failed", error=code, problem=outcome.problem)
+            elif self._channel.busy:
                 return
-            code = self._proposals.answered(outcome.response, now_ms)  # type: ignore[arg-type]
-            if code:
-                self._ctx.log.warning("alter_partition_failed", error=code, problem=outcome.problem)
         channel = self._to_controller()
         if channel is not None and self._registered is not None:
             request = self._proposals.next_request(now_ms)

@@ -90,7 +90,7 @@ class ControlRequests:
     """`known()`: the epochs; `seen(controller, epoch)`: a controller spoke; `brokers(list)`: they live;
     `roles_changed()`:
     fetchers and waiters are to look; `missing(topic_id)`: a topic that the watch has not brought yet, looked up;
-    `roles`: is told of every role that changes."""
+    `roles`: is told of every role that changes; `crash_point(name)`: where tests kill the process."""
 
     def __init__(
         self,
@@ -108,6 +108,7 @@ class ControlRequests:
         now_ms: Callable[[], int],
         events: Events,
         roles: RoleTrace,
+        crash_point: Callable[[str], object] = lambda name: None,
     ) -> None:
         self._self_id = self_id
         self._topics = topics
@@ -122,6 +123,7 @@ class ControlRequests:
         self._now_ms = now_ms
         self._events = events
         self._roles = roles
+        self._crash_point = crash_point
         self._touched: set[int] = set()
 
     def leader_and_isr(self, request: LeaderAndIsrRequest) -> tuple[int, list[int]]:
@@ -174,6 +176,7 @@ class ControlRequests:
         if code:
             return code
         self._brokers(_brokers_of(request, self._events))
+        self._crash_point("agent.brokers_told")
         for topic_state, state in _metadata_of(request):
             self._show(topic_state, state)
         self._roles_changed()
@@ -255,6 +258,7 @@ class ControlRequests:
             self._now_ms(),
             state.leader,
         )
+        self._crash_point("agent.role_set")
         if error == 0:
             self._roles.changed(topic.name, partition, ordinal, before, controller_epoch)
         return error
@@ -267,6 +271,7 @@ class ControlRequests:
                 if ordinal in named or not self._topics.has_log(ordinal):
                     continue
                 codes.append(self._log.stop(ordinal))
+                self._crash_point("agent.stray_stopped")
                 if codes[-1] == ErrorCode.REQUEST_TIMED_OUT or self._self_id in topic.replicas[partition]:
                     continue  # busy; or made after the controller looked, or it is behind: its next request tells
                 self._events.warning("stray_set_aside", directory=f"{topic.name}-{partition}", renamed=STRAY_SUFFIX)
@@ -296,6 +301,7 @@ class ControlRequests:
         ordinal = topic.ordinals[partition]
         before = self._roles.role_of(ordinal)
         error = self._log.stop(ordinal)
+        self._crash_point("agent.role_ended")
         if error == 0:
             self._roles.changed(name, partition, ordinal, before, controller_epoch)
         if error == 0 and is_internal_topic(name):

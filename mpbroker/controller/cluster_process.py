@@ -92,6 +92,7 @@ class ClusterProcess:
             address=lambda record: address_of(record, self._config.end_points),
             answered=self._event,
             log=ctx.log,
+            crash_point=ctx.core.crash_point,
         )
 
     def use_config(self, config: Any) -> None:

@@ -203,12 +203,14 @@ class ClusterTopics:
     def _forget(self, topic_id: bytes, row: int | None, ordinals: dict[int, int]) -> None:
         if row is not None:
             self._snapshot.retire(row)
+        self._crash_point("agent.topic_hidden")
         for ordinal in ordinals.values():
             name = self._rows.who(ordinal).dir
             assignment_clear(self._core, ordinal)
             self._logs.hide(ordinal)
             if name:
                 self._retire(name, topic_id, DELETE_SUFFIX)
+            self._crash_point("agent.partition_forgotten")
         self._rows.release(list(ordinals.values()))
         if row is not None:
             self._snapshot.release(row)
@@ -270,6 +272,7 @@ class ClusterTopics:
         name = self._rows.who(ordinal).dir
         if name:
             self._logs.hide(ordinal)
+            self._crash_point("agent.replica_hidden")
             self._retire(name, topic.id, suffix)
             self._crash_point("agent.replica_dropped")
         self._show_absent(topic, partition, ordinal)
@@ -285,3 +288,4 @@ class ClusterTopics:
         ordinal = topic.ordinals[partition]
         if assignment_read(self._core, ordinal) != assignment:
             assignment_write(self._core, ordinal, assignment)
+            self._crash_point("agent.assigned")

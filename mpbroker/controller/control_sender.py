@@ -29,11 +29,13 @@ class ControlSender:
         address: Callable[[BrokerRecord], tuple[str, int] | None],
         answered: Callable[[Answered], object],
         log: Events,
+        crash_point: Callable[[str], object] = lambda name: None,
     ) -> None:
         self._node_id = node_id
         self._address = address
         self._answered = answered
         self._log = log
+        self._crash_point = crash_point
         self._channels: dict[int, BrokerChannel] = {}
         self._sent: dict[int, Outgoing] = {}
 
@@ -76,6 +78,7 @@ class ControlSender:
         sent = self._sent.get(broker)
         if outcome is None or sent is None:
             return
+        self._crash_point("cluster_controller.told")
         del self._sent[broker]
         if outcome.response is None:
             self._log.warning("control_request_failed", str(broker), broker=broker, problem=outcome.problem)
@@ -97,6 +100,7 @@ class ControlSender:
             channel = self._channels[broker] = BrokerChannel(*address, client_id=str(self._node_id))
         self._sent[broker] = outgoing
         channel.send(outgoing.request, now_ms)
+        self._crash_point("cluster_controller.sent")
 
     def close(self) -> None:
         """The term is over."""

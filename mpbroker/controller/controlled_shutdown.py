@@ -61,10 +61,10 @@ class ControlledShutdown:
             return now_ms >= self._follow_until_ms or self._follows()
         if self._channel_is_of_another():
             self._close()
+        outcome = None if self.channel is None else self.channel.turn(now_ms)  # the other side may close an idle one
         if self.channel is not None and self.channel.busy:
-            outcome = self.channel.turn(now_ms)
-            if outcome is None:
-                return False
+            return False
+        if outcome is not None:
             self._judge(outcome, now_ms)
         elif now_ms >= self._not_before_ms:
             self._ask(now_ms)

@@ -65,8 +65,8 @@ class ForwardedTopics:
     def turn(self, now_ms: int) -> list[tuple[int, Answer]]:
         """Answers to commands."""
         done: list[tuple[int, Answer]] = []
-        if self._channel is not None and self._sent is not None:
-            outcome = self._channel.turn(now_ms)
+        outcome = None if self._channel is None else self._channel.turn(now_ms)  # the other side may close an idle one
+        if self._sent is not None:
             if outcome is None:
                 return []
             done.append((self._sent, _answer(outcome.response)))

@@ -122,16 +122,15 @@ class Shard:
         member.sync = parked
         self.env.count_parked(parked.lane, 1)
 
-    def answer_join(self, member: Member, message: JoinGroupResponse | None) -> bool:
+    def answer_join(self, member: Member, message: JoinGroupResponse | None) -> None:
         """Answer the member's waiting join, if there is one. None: it was replaced, or its round is over."""
         parked, member.join = member.join, None
         if parked is None:
-            return False
+            return
         if message is None:
             message = join_failed(parked.version, member.id, ErrorCode.REBALANCE_IN_PROGRESS)
         self.env.count_parked(parked.lane, -1)
         self.env.answer(parked.token, message)
-        return True
 
     def refuse_join(self, member: Member, member_id: str, code: int) -> None:
         """Answer the member's waiting join, if there is one, with an error."""

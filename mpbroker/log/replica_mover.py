@@ -80,7 +80,7 @@ class ReplicaMover:
         self._ring = ring
         self._any = next(iter(keepers.values())).keeper
         self._look = Interval(self._any.clock, LOOK_MS)
-        self._seen = -1
+        self._seen: int | None = None
         self._ended: queue.SimpleQueue[Ended] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._under: Under | None = None

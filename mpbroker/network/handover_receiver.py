@@ -33,8 +33,8 @@ class Received(NamedTuple):
     fd: int
     address: bytes
     port: int
-    accepted: int = 0  # fd_passing.accept_stamp
-    received: bytes = b""  # by a processor that had it before
+    accepted: int  # fd_passing.accept_stamp
+    received: bytes  # by a processor that had it before
 
 
 class HandoverReceiver:
