@@ -102,6 +102,7 @@ def pytest_collection():
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(20_000)  # what tests make by the thousand is gone with them
         gc.enable()
 
 

@@ -7,10 +7,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Final
 
+from confluent_kafka import Consumer, TopicPartition
+
 from tests.clients.build import DIRECTORY, is_built
+from tests.harness.transaction_chain import PARTITIONS, copied
 
 _JAVA: Final = ("java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp")
 #: Chain → the program it needs, what starts it, and words behind the seed. Java 3.9 speaks version 1 of transactions
@@ -41,17 +45,37 @@ class ChainProgram(threading.Thread):
         self.errors: list[str] = []
         self.has_ended = False
         self.last_progress_s = time.monotonic()
-        _, command, more = CHAINS[name]
-        with open(directory / f"{name}.err", "wb") as log:
-            self._process = subprocess.Popen(
-                [*command, bootstrap, source, self.target, str(seed), *more],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
-            )  # fmt: skip
+        self._about = bootstrap, source, seed, directory
+        self.times_begun = 0
+        self._process = self._begin()
         self.pid = self._process.pid
         self.start()
 
+    def _begin(self) -> subprocess.Popen[str]:
+        """The seed names its attempts: each time another one."""
+        bootstrap, source, seed, directory = self._about
+        _, command, more = CHAINS[self.name]
+        words = [bootstrap, source, self.target, str(seed + 1000 * self.times_begun), *more]
+        self.times_begun += 1
+        with open(directory / f"{self.name}.err", "ab") as log:
+            return subprocess.Popen(
+                [*command, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+
+    def begin_again(self) -> None:
+        """As whoever looks after an application does with one that has come to a stop."""
+        self._process.kill()
+        self._process.wait()
+        self.join()
+        self._process = self._begin()
+        self.pid = self._process.pid
+        threading.Thread(target=self._read, daemon=True).start()
+
     def run(self) -> None:
-        """Reads what the program says."""
+        self._read()
+
+    def _read(self) -> None:
+        """What the program says."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             what, _, rest = line.strip().partition(" ")
@@ -81,3 +105,33 @@ class ChainProgram(threading.Thread):
     def count(self, outcome: str) -> int:
         """Of its attempts."""
         return list(self.outcomes.values()).count(outcome)  # copied at once: `run` adds to it
+
+
+def disagreements(bootstrap: str, source: str, chain: ChainProgram, outcomes: dict[str, str]) -> tuple[int, list[str]]:
+    """How many copies are read, and what is wrong: what the group committed is what was copied, once; attempts are
+    there or not as the program was told."""
+    progress = committed_offsets(bootstrap, chain.group, source)
+    rows = [value.decode().split() for value in copied(bootstrap, chain.target)]
+    copies = Counter((int(partition), int(offset)) for partition, offset, _ in rows)
+    expected = {(number, offset) for number, end in progress.items() for offset in range(end)}
+    wrong = []
+    if twice := [place for place, count in copies.items() if count > 1]:
+        wrong.append(f"{chain.name}: {len(twice)} records are there twice: {sorted(twice)[:5]}")
+    if missing := expected - set(copies):
+        wrong.append(f"{chain.name}: offsets without their output: {sorted(missing)[:5]} of {progress}")
+    if early := set(copies) - expected:
+        wrong.append(f"{chain.name}: output without its offsets: {sorted(early)[:5]} of {progress}")
+    seen = {attempt for _, _, attempt in rows}
+    for attempt, outcome in outcomes.items():
+        if (outcome == "aborted" and attempt in seen) or (outcome == "committed" and attempt not in seen):
+            wrong.append(f"{chain.name}: {attempt} is {outcome}, and read: {attempt in seen}")
+    return len(rows), wrong
+
+
+def committed_offsets(bootstrap: str, group: str, source: str) -> dict[int, int]:
+    """How far a group is in the source; a transaction that is not decided yet is waited for."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
+    asked = [TopicPartition(source, number) for number in range(PARTITIONS)]
+    found = {one.partition: max(one.offset, 0) for one in consumer.committed(asked, 20)}
+    consumer.close()
+    return found

@@ -27,11 +27,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from mpbroker.client.bootstrap import connect
 from mpbroker.client.topic_admin import create_topic, list_topics
-from tests.chaos.chain_programs import ChainProgram, available
+from tests.chaos.chain_programs import ChainProgram, available, disagreements
 from tests.chaos.transaction_watchers import FORSAKEN, FORSAKEN_TIMEOUT_MS, GRACE_S, Ages, StableOffsets, Vanishing
 from tests.harness.broker import Broker, wait_until
 from tests.harness.transaction_chain import PARTITIONS, copied
@@ -223,22 +223,10 @@ class Round:
                 self.wrong.append(f"{chain.name} did not end in {FINISH_S} s: {chain.errors[-3:]}")
 
     def _check(self, broker: Broker, chain: ChainProgram) -> None:
-        """What the group committed is what was copied, once; attempts are there or not as the program was told."""
-        progress = committed_offsets(broker.bootstrap, chain.group)
-        rows = [value.decode().split() for value in copied(broker.bootstrap, chain.target)]
-        copies = Counter((int(partition), int(offset)) for partition, offset, _ in rows)
-        expected = {(number, offset) for number, end in progress.items() for offset in range(end)}
-        if twice := [place for place, count in copies.items() if count > 1]:
-            self.wrong.append(f"{chain.name}: {len(twice)} records are there twice: {sorted(twice)[:5]}")
-        if missing := expected - set(copies):
-            self.wrong.append(f"{chain.name}: offsets without their output: {sorted(missing)[:5]} of {progress}")
-        if early := set(copies) - expected:
-            self.wrong.append(f"{chain.name}: output without its offsets: {sorted(early)[:5]} of {progress}")
-        seen = {attempt for _, _, attempt in rows}
-        self._copies[chain.name] = len(rows)
-        for attempt, outcome in (self._past.outcomes.get(chain.name, {}) | chain.outcomes).items():
-            if (outcome == "aborted" and attempt in seen) or (outcome == "committed" and attempt not in seen):
-                self.wrong.append(f"{chain.name}: {attempt} is {outcome}, and read: {attempt in seen}")
+        """Attempts of earlier rounds, too."""
+        outcomes = self._past.outcomes.get(chain.name, {}) | chain.outcomes
+        self._copies[chain.name], wrong = disagreements(broker.bootstrap, SOURCE, chain, outcomes)
+        self.wrong += wrong
 
     def _tell(self, chains: list[ChainProgram], ages: Ages) -> None:
         for chain in chains:
@@ -247,15 +235,6 @@ class Round:
         self.report |= {"kills": dict(self.killed), "oldest_s_after_timeout": round(ages.oldest_s, 1)}
         self.report["slowest_s_to_go_on"] = round(self._slowest_s, 1)
         self.report["wrong"] = self.wrong
-
-
-def committed_offsets(bootstrap: str, group: str) -> dict[int, int]:
-    """How far a group is in the source."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
-    asked = [TopicPartition(SOURCE, number) for number in range(PARTITIONS)]
-    found = {one.partition: max(one.offset, 0) for one in consumer.committed(asked, 20)}
-    consumer.close()
-    return found
 
 
 def main() -> int:

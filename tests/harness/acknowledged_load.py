@@ -23,7 +23,7 @@ class Load:
     def __init__(self, bootstrap: str, topic: str, partitions: int, kinds: tuple[str, ...] = KINDS) -> None:
         self.acknowledged: dict[int, dict[bytes, int]] = defaultdict(dict)
         self.failed: list[str] = []
-        self._times: dict[tuple[str, int], list[float]] = defaultdict(list)
+        self.times_s: dict[tuple[str, int], list[float]] = defaultdict(list)
         self._bootstrap, self._topic, self._partitions = bootstrap, topic, partitions
         self._over = threading.Event()
         self._threads = [threading.Thread(target=self._guarded, args=(kind,)) for kind in kinds]
@@ -45,7 +45,7 @@ class Load:
     def gaps_s(self) -> dict[str, float]:
         """Of each kind of client the longest time without an acknowledgement of a partition."""
         longest: dict[str, float] = {}
-        for (kind, _), times in self._times.items():
+        for (kind, _), times in self.times_s.items():
             gap = max((after - before for before, after in pairwise(times)), default=0.0)
             longest[kind] = max(longest.get(kind, 0.0), gap)
         return longest
@@ -57,7 +57,7 @@ class Load:
             self.failed.append(f"{kind}: {error!r}")
 
     def _done(self, kind: str, partition: int, value: bytes, offset: int) -> None:
-        self._times[kind, partition].append(time.monotonic())
+        self.times_s[kind, partition].append(time.monotonic())
         self.acknowledged[partition][value] = offset
 
     def _write_librdkafka(self, kind: str) -> None:

@@ -93,6 +93,12 @@ def _is_executed(pid):
         return not file.read().startswith(b"mpbroker start")
 
 
+def _lies_on_the_image(pid):
+    """Whether its heap is a mapping of what the foreground's was: copies that it does not need, it can give back."""
+    with open(f"/proc/{pid}/maps") as file:
+        return "/memfd:mpbroker-heap" in file.read()
+
+
 def _descriptors(pid):
     links = (os.path.join(f"/proc/{pid}/fd", name) for name in os.listdir(f"/proc/{pid}/fd"))
     return {os.readlink(link) for link in links}
@@ -120,6 +126,7 @@ def test_what_scripts_rely_on(begin):
     assert not any(link.startswith(("socket:", "pipe:", "/")) for one in shared for link in one - {"/dev/null"})
 
     tree = _tree(cluster.pids()[controller])
+    assert all(map(_lies_on_the_image, tree))
     cluster.run("kill", controller)
     wait_until(lambda: _gone(tree), "the end of the whole tree")
     wait_until(lambda: cluster.status()["controller"] not in (controller, -1), "another controller")
@@ -134,6 +141,7 @@ def test_what_scripts_rely_on(begin):
     executed = {broker for broker, pid in cluster.pids().items() if _is_executed(pid)}
     assert executed == {controller}  # all others share what the foreground has imported
     assert f"broker {controller} runs" in cluster.run("start", controller, code=1)
+    assert not _lies_on_the_image(cluster.pids()[controller])
     trees = [pid for broker in cluster.pids().values() for pid in _tree(broker)]
     cluster.run("stop")
     assert cluster.foreground.wait(TIMEOUT_S) == 0

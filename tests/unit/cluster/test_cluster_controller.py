@@ -3,7 +3,7 @@
 import pytest
 
 from mpbroker.cluster.cluster_config import ClusterConfig
-from mpbroker.cluster.events import Answered, ReadDone, Request, Resign, Txn, TxnDone
+from mpbroker.cluster.events import Answered, ReadDone, Reply, Request, Resign, Txn, TxnDone
 from mpbroker.cluster.jobs import MAX_IN_DOUBT
 from mpbroker.errors import ErrorCode
 from mpbroker.metadata.commands import (
@@ -458,8 +458,13 @@ class TestTransactions:
         for _ in range(MAX_IN_DOUBT):
             (txn,) = self._doubted(bench, txn)
         assert isinstance(txn, Txn)
-        (resigned,) = [one for one in self._doubted(bench, txn) if isinstance(one, Resign)]
+        assert bench.controller.event(Request(100, AllocateProducerIds()), 0) == []
+        assert bench.controller.event_queue_size > 0
+        effects = self._doubted(bench, txn)
+        (resigned,) = [one for one in effects if isinstance(one, Resign)]
         assert "no transaction that is remembered" in resigned.reason
+        assert [one.request_id for one in effects if isinstance(one, Reply)] == [99, 100]
+        assert bench.controller.event_queue_size == 0, "nothing is under way any more"
 
     def _doubted(self, bench, txn):
         (read,) = bench.controller.event(TxnDone(txn.tag, Unknown(txn.tag)), 0)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
+from mpbroker.config.load_config import load_broker_config
 from mpbroker.controller import agent as module
 from mpbroker.controller.agent import ATTEMPTS, Agent
 from mpbroker.controller.cluster_view import (
@@ -35,6 +36,7 @@ from mpbroker.metadata.topic_record import TopicConfigRecord, TopicRecord, encod
 from mpbroker.shm.cluster_table import NOBODY, Broker, ClusterState, Endpoint
 from mpbroker.shm.process_table import BrokerState
 from tests.harness.memory_store import MemoryStore
+from tests.harness.small_core import small_core
 
 OWN, KEYS = 1, Keys("c")
 TOPIC = bytes(range(16))
@@ -240,12 +242,13 @@ class Channel:
 
     def __init__(self, host="one", port=11, client_id=""):
         self.address, self.client_id = (host, port), client_id
-        self.sent, self.busy, self.answer, self.closed = [], False, None, False
+        self.sent, self.busy, self.answer, self.closed, self.turns = [], False, None, False, 0
 
     def send(self, request, now_ms):
         self.sent.append((request, now_ms))
 
     def turn(self, _now_ms):
+        self.turns += 1
         return self.answer
 
     def close(self):
@@ -282,6 +285,9 @@ def test_what_leaders_want_is_asked_of_the_controller_one_after_the_other(propos
     channel.answer = SimpleNamespace(response=None, problem="gone")
     made.propose()
     assert proposing.done == ["alter_partition_failed"] and made._channel is channel and len(channel.sent) == 2
+    channel.busy, channel.answer, before = False, None, channel.turns
+    made.propose()
+    assert channel.turns == before + 1, "nothing is asked: the other side may have closed it"
 
 
 def test_who_is_not_registered_proposes_nothing(proposing):
@@ -377,3 +383,17 @@ def test_a_start_knows_everything_before_it_registers(world):
     made.recover()
     assert world.done == ["_read_store", "_make_managers", "tell_changes", "_register"]
     assert world.state.controller_epoch == 9
+
+
+def test_an_agent_that_is_made_has_taken_nothing_over_yet():
+    core, counted = small_core().core, []
+    ctx = SimpleNamespace(
+        core=core, config=load_broker_config(overrides=["node.id=4"], environ={}, cores=2), cluster_id="c",
+        log=None, process_row=SimpleNamespace(count=counted.append), trace_notices_fd=-1,
+    )  # fmt: skip
+    store = MemoryStore()
+    made = Agent(ctx, store, SimpleNamespace(replica_state=None), SimpleNamespace(), True)
+    assert (made._registered, made._watch, made._channel, made._shutdown, made._told) == (None,) * 5
+    assert made._handed_over is False and made._renewed_ms == 0 and made._unclean is True and made._failed == []
+    assert [made._producer_ids().first_id for _ in range(2)] == [0, PRODUCER_ID_BLOCK]
+    assert store.get(KEYS.producer_id_block)[1] is not None and counted == []

@@ -166,3 +166,13 @@ def test_a_replica_that_is_deleted_is_made_anew_when_it_comes_back(deletes):
     request.topic_states[0].partition_states[0].delete_partition = deletes
     assert agent.stop_replica(request) == (0, [0])
     assert topics.dropped == [0] * deletes and agent._touched == ({1} if deletes else {0, 1})
+
+
+def test_a_role_that_ended_is_said_and_one_that_could_not_end_is_not():
+    log, told = Log("stop"), []
+    agent = requests(log, Topics())
+    agent._roles = SimpleNamespace(
+        role_of=lambda ordinal: f"before {ordinal}", changed=lambda *words: told.append(words)
+    )
+    assert agent.stop_replica(stop_replica(0, 1)) == (BUSY, [0, BUSY])
+    assert told == [("t", 0, 0, "before 0", 1)]

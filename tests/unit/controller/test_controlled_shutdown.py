@@ -22,6 +22,7 @@ class Channel:
 
     def __init__(self, host, port, client_id, timeout_ms):
         self.address, self.busy, self.sent, self.answer = (host, port), False, [], None
+        self.turns = 0
         self.made.append(self)
 
     def send(self, message, now_ms):
@@ -29,6 +30,7 @@ class Channel:
         self.busy = True
 
     def turn(self, now_ms):
+        self.turns += 1
         if self.answer is not None:
             self.busy = False
         answer, self.answer = self.answer, None
@@ -104,7 +106,9 @@ def test_what_remains_is_asked_for_again_after_the_pause(begin):
         assert len(Channel.made[-1].sent) == attempt + 1
         over = answered(shutdown, REMAINING, now + 1)
         assert over == (attempt == ATTEMPTS - 1)
+        before = Channel.made[-1].turns
         shutdown.turn(now + BACKOFF_MS)
+        assert Channel.made[-1].turns == before + 1, "the other side may have closed it"
         assert len(Channel.made[-1].sent) == attempt + 1, "not before the pause is over"
         now += 1 + BACKOFF_MS
     assert log.lines == ["leaders_remain"] * ATTEMPTS

@@ -71,3 +71,20 @@ def test_of_answers_the_oldest_goes_when_there_are_enough(monkeypatch):
         kept.create_topics([topic], operation, b"answer %d" % operation)
     left = [number for number in (11, 12, 13, 14) if store.get(KEYS.operation(1, number))[1] is not None]
     assert left == [13, 14]
+
+
+def test_answers_of_earlier_starts_go_and_those_of_this_one_stay():
+    store = MemoryStore()
+    for start in (1, 2, 3):
+        kept = ControllerStore(store, KEYS, start)
+        kept.create_topics([TopicState(bytes([start] * 16), f"t{start}", [[0]], {}, 1)], 5, b"answer %d" % start)
+    kept = ControllerStore(store, KEYS, 2)
+    kept.load_operations()
+    assert kept.answer_of(5) == b"answer 2" and kept.answer_of(6) is None
+    left = [entry.key for page in store.scan(KEYS.operations) for entry in page.entries]
+    assert left == [KEYS.operation(2, 5)]
+    txns = []
+    txn = store.txn
+    store.txn = lambda *words, **named: txns.append(named) or txn(*words, **named)
+    kept.load_operations()
+    assert txns == [], "nothing to forget"

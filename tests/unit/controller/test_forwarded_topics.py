@@ -73,6 +73,8 @@ def test_one_after_the_other_over_one_connection(store):
     assert channel.address == ("host2", 9002)
     assert [type(request) for request in channel.sent] == [CreateTopicsRequest] * 2
     assert [number for _, number, _ in done] == [7, 8] and [name for *_, name in done] == ["t7", "t8"]
+    before = channel.turns
+    assert topics.turn(0) == [] and channel.turns == before + 1, "nothing is asked: the other side may have closed it"
     topics.close()
     assert channel.closed
 

@@ -64,3 +64,20 @@ def test_it_keeps_its_descriptor_and_a_directory_that_is_gone_is_no_failure(tmp_
     kept.close()
     with pytest.raises(OSError):
         os.fstat(descriptors.pop())
+
+
+def test_a_process_whose_stdin_is_closed_keeps_descriptor_0(tmp_path, monkeypatch):
+    opened, closed = [], []
+    monkeypatch.setattr(os, "open", lambda *given: opened.append(given[0]) or 0)
+    monkeypatch.setattr(os, "fstat", lambda fd: os.stat(tmp_path))
+    monkeypatch.setattr(os, "write", lambda fd, data: len(data))
+    monkeypatch.setattr(os, "close", closed.append)
+    kept = StateChangeFile(str(tmp_path), 10**6)
+    kept.close()
+    for _ in range(2):
+        kept.add("INFO", "x", {})
+        kept.flush()
+    assert opened == [kept.path] and closed == []
+    kept.close()
+    kept.close()
+    assert closed == [0]

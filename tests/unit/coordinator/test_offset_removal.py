@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mpbroker.coordinator.any_group import Committed
+from mpbroker.coordinator.any_group import AnyGroup, Committed
 from mpbroker.coordinator.effects import Now
 from mpbroker.coordinator.group import Group, State
 from mpbroker.coordinator.offset_removal import _error, _old_offsets, drop_transactional
@@ -25,6 +25,15 @@ A, B, C = ("t", 0), ("t", 1), ("u", 0)
 def test_a_partition_goes_from_every_transaction(name, was_there, left):
     group = SimpleNamespace(transactional={7: {A: 1}, 8: {A: 2, B: 3}, 9: {C: 4}})
     assert drop_transactional(group, name) is was_there and group.transactional == left
+
+
+def test_who_takes_a_groups_place_has_all_that_it_committed():
+    old, new = AnyGroup("g"), AnyGroup("g")
+    new.take_offsets_of(old)
+    old.offsets["t"] = {0: 1}
+    old.pending_offsets[A] = 2
+    old.transactional[7] = {A: 3}
+    assert (new.offsets, new.pending_offsets, new.transactional) == ({"t": {0: 1}}, {A: 2}, {7: {A: 3}})
 
 
 KEPT_MS, NOW_MS = 1000, 50_000

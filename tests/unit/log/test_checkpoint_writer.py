@@ -64,6 +64,29 @@ def test_partitions_not_loaded_or_offline_keep_what_was_said_and_deleted_ones_go
     assert written(world, LOG_START) == {("t", 0): 0, ("loading", 0): 2}
 
 
+def test_what_is_expected_stands_in_the_files_until_it_is_here(world):
+    """From then on its own offsets do, also when it is offline later."""
+    partition = world.create()
+    world.fill(partition, 5)
+    world.log.set_flags(partition.ordinal, 0, ONLINE)
+    job = CheckpointWriter(world.keeper())
+    assert job.expect(partition, {LOG_START: 2, HIGH_WATERMARK: 90})
+    assert written(world, LOG_START) == {("t", 0): 2} and job.written(HIGH_WATERMARK, partition) == 90
+    assert not (world.path / RECOVERY_POINT).exists() and job.written(RECOVERY_POINT, partition) == 0
+    world.log.set_flags(partition.ordinal, ONLINE, 0)
+    assert (
+        job.write() and written(world, LOG_START) == {("t", 0): 0} and written(world, HIGH_WATERMARK) == {("t", 0): 5}
+    )
+    world.log.set_flags(partition.ordinal, 0, ONLINE)
+    assert (
+        job.write() and written(world, LOG_START) == {("t", 0): 0} and written(world, HIGH_WATERMARK) == {("t", 0): 5}
+    )
+    assert job.expect(partition, {LOG_START: 3})
+    job.expect_no_more(partition)
+    job.expect_no_more(partition)
+    assert job.write() and written(world, LOG_START) == {("t", 0): 3}, "what was said last"
+
+
 def test_a_change_of_topics_is_written_at_once(world):
     partition = world.create()
     keeper = LogKeeper(world.keeper())

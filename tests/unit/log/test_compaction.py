@@ -1,5 +1,6 @@
 """Parts of a compaction, one by one: what is overdue, whole batches of a piece, its pace, the order of a swap."""
 
+import struct
 from types import SimpleNamespace
 
 import pytest
@@ -137,3 +138,84 @@ def test_keys_are_taken_in_from_the_first_dirty_segment_on(first_dirty, until, s
     made._learn_segment = lambda segment: done.append(segment.base) or stops.get(segment.base)
     assert made._learn([Segment(base, base + 10, 5) for base in (0, 10, 20)]) == end and done == learned
     assert made._learn([]) == first_dirty
+
+
+def of_parts(done, first_dirty=10, clean_to=40, segments=(0, 20), changed=True):
+    """A pass that notes what it does."""
+    made = Compaction.__new__(Compaction)
+    state = SimpleNamespace(log_start=3, active_base=60, leo=77, truncations=4)
+    made._log = SimpleNamespace(
+        state=lambda ordinal: state,
+        producers=lambda ordinal: (0, [(9, 0, 0, 0, 50, 2), (7, 0, 0, 0, 10, 1), (9, 0, 0, 0, 60, 5)]),
+        segments=lambda ordinal: [0, 20, 40, 60, 80],
+    )
+    made._ordinal, made._directory, made._removed = 5, "/d", []
+    made._limits = SimpleNamespace(first_dirty=first_dirty)
+    made._map = SimpleNamespace(set_aborted=lambda rows: done.append(("aborted", rows)), count=12)
+    made._read, made._before, made._after = 700, 0, 0
+    made._segments = lambda *words: done.append(("segments", *words)) or [Segment(at, at + 20, 100) for at in segments]
+    made._aborted = lambda found, *words: done.append(("looked", len(found), *words)) or b"rows"
+    made._learn = lambda found: done.append("learnt") or clean_to
+    made._groups = lambda found, until: [[one] for one in found if one.base < until]
+    made._write = lambda group, path, producers: done.append(("written", group[0].base, path)) or (60, changed)
+    made._index = lambda base, paths: done.append(("index", base, [path[-20:] for path in paths]))
+    made._swap = lambda *words: done.append(("swap", *words))
+    return made
+
+
+def test_a_pass_looks_learns_and_replaces_group_by_group(monkeypatch):
+    done = []
+    monkeypatch.setattr(compaction, "abandon_swaps", lambda directory: done.append(("abandon", directory)))
+    monkeypatch.setattr(compaction, "remove_cleaned", lambda directory: done.append(("remove", directory)))
+    monkeypatch.setattr(compaction.disk, "status", lambda path: SimpleNamespace(st_mtime_ns=int(path[-8:-4]) + 7))
+    monkeypatch.setattr(compaction.disk, "set_modified", lambda path, at_ns: done.append(("modified", at_ns)))
+    found = of_parts(done).run()
+    assert done[:4] == [("abandon", "/d"), ("segments", 3, 60), ("looked", 2, 60, 77), ("aborted", b"rows")]
+    assert done[4] == "learnt" and [one[0] for one in done[5:9]] == ["written", "index", "modified", "swap"]
+    swaps = [one for one in done if one[0] == "swap"]
+    assert swaps == [("swap", 0, 20, 4), ("swap", 20, 40, 6)], "each swap counts for two truncations"
+    assert [one[1] for one in done if one[0] == "modified"] == [7, 27]
+    assert found == compaction.Compacted(40, 12, 700, 200, 120, [])
+    del done[:]
+    unchanged = of_parts(done, changed=False).run()
+    assert [one for one in done if one[0] == "swap"] == [] and done.count(("remove", "/d")) == 2
+    assert unchanged == compaction.Compacted(40, 12, 700, 0, 0, [])
+
+
+@pytest.mark.parametrize(
+    ("first_dirty", "clean_to", "segments", "fits"),
+    [(10, 11, (0,), True), (10, 10, (0,), False), (10, 9, (0,), False), (10, 10, (), True)],
+)
+def test_a_pass_that_takes_no_key_in_is_said(monkeypatch, first_dirty, clean_to, segments, fits):
+    monkeypatch.setattr(compaction, "abandon_swaps", lambda directory: None)
+    made = of_parts([], first_dirty, clean_to, segments)
+    made._groups = lambda found, until: []
+    if fits:
+        assert made.run() == compaction.Compacted(clean_to, 12, 700, 0, 0, [])
+        return
+    with pytest.raises(NotCompacted, match="not one batch"):
+        made.run()
+
+
+def test_segments_that_were_written_together_have_the_newest_ones_time(monkeypatch):
+    done = []
+    monkeypatch.setattr(
+        compaction.disk, "status", lambda path: SimpleNamespace(st_mtime_ns={"0": 90, "2": 30}[path[-6]])
+    )
+    monkeypatch.setattr(compaction.disk, "set_modified", lambda path, at_ns: done.append((path, at_ns)))
+    made = of_parts([], changed=False)
+    assert made._replace([Segment(0, 20, 100), Segment(20, 40, 50)], b"", 8) == 10
+    assert done == [("/d/00000000000000000000.log" + compaction.CLEANED, 90)]
+    assert (made._before, made._after, made._removed) == (150, 60, [20])
+
+
+def test_the_newest_batch_of_each_producer_is_where_its_last_record_is():
+    assert of_parts([])._producers() == struct.pack("=qqqq", 7, 11, 9, 65)
+
+
+@pytest.mark.parametrize(("log_start", "bases"), [(0, [0, 20, 40]), (19, [0, 20, 40]), (20, [20, 40]), (59, [40])])
+def test_segments_below_the_log_start_and_the_active_one_are_left_alone(monkeypatch, log_start, bases):
+    monkeypatch.setattr(compaction.disk, "size", lambda path: int(path[-8:-4]))
+    made = of_parts([])
+    found = Compaction._segments(made, log_start, 60)
+    assert found == [Segment(base, base + 20, base) for base in bases]

@@ -10,7 +10,7 @@ import pytest
 
 from mpbroker.errors import ConfigError, DataDirectoryInUse
 from mpbroker.log import data_dir
-from mpbroker.log.data_dir import MetaProperties, new_id
+from mpbroker.log.data_dir import DataDirLock, MetaProperties, new_id
 
 HOLD = """
 import sys
@@ -221,3 +221,23 @@ def test_what_is_left_of_an_identity_that_could_not_be_written_goes(tmp_path, mo
     with pytest.raises(ConfigError, match="no space left"):
         data_dir.write_meta(str(tmp_path), MetaProperties(node_id=1, cluster_id="c", directory_id="d"))
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", [0, 3])
+def test_a_lock_says_of_which_directory_and_is_given_up_once(directory, monkeypatch, number):
+    """The number may be somebody else's file by then."""
+    closed = []
+    monkeypatch.setattr(data_dir.disk, "close", closed.append)
+    taken = DataDirLock(directory, number)
+    assert taken.path == directory
+    taken.close()
+    taken.close()
+    assert closed == [number]
+
+
+def test_a_lock_file_that_is_taken_away_each_time_is_somebodys(directory, monkeypatch):
+    tries = []
+    monkeypatch.setattr(data_dir, "_try_lock", lambda path: tries.append(path))
+    with pytest.raises(DataDirectoryInUse, match=f"data directory {directory} is in use"):
+        data_dir.lock(directory)
+    assert tries == [directory] * data_dir.MAX_LOCK_TRIES

@@ -51,6 +51,48 @@ def test_it_need_not_look_again_at_once_when_nothing_is_due(world):
     assert keeper.remaining_ms() == 1
 
 
+def test_partitions_are_known_from_the_beginning_and_after_each_change(world, monkeypatch):
+    """At its start, when topics change, and when settings may have made others of them."""
+    first = world.create()
+    keeper = LogKeeper(world.keeper())
+    assert keeper.partition_at(first.ordinal).who == ("t", 0) and keeper.partition_at(first.ordinal + 1) is None
+    forgotten, changed = [], []
+    monkeypatch.setattr(keeper.snapshots, "forget", forgotten.append)
+    monkeypatch.setattr(keeper.checkpoints, "topics_changed", lambda: changed.append(len(forgotten)))
+    partitions, config = keeper._keeper.partitions, world.config
+    monkeypatch.setattr(partitions, "refresh", lambda: False)
+    keeper.do_work()
+    assert forgotten == changed == []
+    monkeypatch.setattr(partitions, "refresh", lambda: True)
+    keeper._by_ordinal = {}
+    keeper.do_work()
+    assert forgotten == [{(first.topic_id, 0)}] and changed == [1] and keeper.partition_at(first.ordinal) is not None
+    taken = []
+    monkeypatch.setattr(partitions, "use_config", taken.append)
+    keeper._by_ordinal = {}
+    keeper.use_config(config)
+    assert taken == [config] and keeper._keeper.config is config and len(forgotten) == 2
+    assert keeper.partition_at(first.ordinal).who == ("t", 0) and changed == [1]
+
+
+def test_a_directory_that_failed_is_left_alone(world, monkeypatch):
+    keeper = LogKeeper(world.keeper())
+    done = []
+    monkeypatch.setattr(keeper.flusher, "do_work", lambda: done.append("flush"))
+    keeper._jobs = (SimpleNamespace(do_work=lambda: setattr(keeper.offline, "failed", True)), SimpleNamespace())
+    keeper.offline = SimpleNamespace(failed=False, do_work=lambda: done.append("offline"))
+    keeper.do_work()
+    assert done == ["offline", "flush"] and keeper.remaining_ms() == log_keeper.WAIT_MS
+
+
+def test_segments_that_go_are_deleted_and_their_log_start_written(world, monkeypatch):
+    keeper, done = LogKeeper(world.keeper()), []
+    monkeypatch.setattr(keeper.checkpoints, "log_start_moved", lambda partition: done.append(partition))
+    monkeypatch.setattr(keeper.deletion, "removed", lambda *words: done.append(words))
+    keeper._removed("t-0", [0, 7])
+    assert done == ["t-0", ("t-0", [0, 7])]
+
+
 def test_a_stop_ends_the_compaction_first(world, monkeypatch):
     """It writes into the same partitions; and without the epochs on disk no start may believe in the stop."""
     world.create()

@@ -417,3 +417,36 @@ def test_what_is_on_disk_for_certain(clean, point, flushed):
     loader._recovery_points = SimpleNamespace(offset=lambda who, directory: point)
     partition = SimpleNamespace(dir="t-0", topic="t", partition=0)
     assert loader._flushed(partition, "/d", SimpleNamespace(active=SimpleNamespace(next_offset=10))) == flushed
+
+
+@pytest.mark.parametrize(
+    ("clean", "written", "found", "since", "loaded"),
+    [
+        (True, [(1, 0), (3, 50)], None, None, [(1, 0), (3, 50)]),
+        (True, [(1, 0), (3, 79), (4, 80)], None, None, [(1, 0), (3, 79)]),
+        (False, [(1, 0), (3, 50)], [(3, 50), (4, 60)], 50, [(1, 0), (3, 50), (4, 60)]),
+        (False, [(1, 0), (2, 20), (3, 50)], [(1, 0), (2, 20), (3, 55)], 50, [(1, 0), (2, 20), (3, 55)]),
+        (False, [(3, 5)], [(0, 10), (4, 60)], 10, [(0, 10), (4, 60)]),
+        (False, [], [(0, 10)], 10, [(0, 10)]),
+    ],
+)
+def test_which_leader_epochs_are_believed(monkeypatch, clean, written, found, since, loaded):
+    """After an unclean stop the last one that was written down and all behind it are those of the batches."""
+    asked, done = [], []
+    starts = [SimpleNamespace(epoch=epoch, start_offset=offset) for epoch, offset in written]
+    monkeypatch.setattr(log_loader, "read_epochs", lambda directory: starts)
+    loader = LogLoader.__new__(LogLoader)
+    loader.last_stop = SimpleNamespace(of=lambda name: clean)
+    loader._check = lambda partition, error: done.append(error)
+    loader._log = SimpleNamespace(
+        is_replicated=lambda: True,
+        scan_epochs=lambda ordinal, first: asked.append((ordinal, first)) or (0, found),
+        load_epochs=lambda ordinal, epochs: done.append((ordinal, epochs)) or 7,
+    )
+    partition = SimpleNamespace(dir="t-0", ordinal=5)
+    loader._load_epochs(partition, "/d", {"leo": 80, "log_start": 10})
+    assert asked == ([] if clean else [(5, since)])
+    assert done == [*([] if clean else [0]), (5, loaded), 7]
+    loader._log.is_replicated = lambda: False
+    loader._load_epochs(partition, "/d", {})
+    assert len(done) == (2 if clean else 3)

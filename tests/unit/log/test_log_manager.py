@@ -41,3 +41,14 @@ def test_the_coordinators_own_appends_are_no_clients(manager, monkeypatch):
     monkeypatch.setattr(module, "log_options", lambda *words, **named: (words, named))
     words, named = manager.coordinator_options_of(SimpleNamespace(settings="settings"))
     assert words[0] == "settings" and named == {"from_client": False}
+
+
+@pytest.mark.parametrize(("end", "start", "lacks"), [(40, 0, 60), (40, 70, 30), (100, 0, 0), (101, 0, 0), (0, 100, 0)])
+def test_how_far_a_copy_is_behind(manager, end, start, lacks):
+    manager.log.move_of = lambda ordinal: (2, 9, end, 4096)
+    state = SimpleNamespace(leo=100, log_start=start)
+    assert manager.future(5, state) == (2, 4096, lacks)
+    manager.data_dirs = ["/a"]
+    assert manager.future(5, state) is None
+    manager.data_dirs, manager.log.move_of = ["/a", "/b"], lambda ordinal: None
+    assert manager.future(5, state) is None

@@ -189,6 +189,14 @@ def test_the_batch_that_begins_at_the_snapshot_is_replayed(tmp_path, at):
     assert (producer.timestamp_ms == 123) == (at == 12), "only a snapshot at the end leaves nothing to replay"
 
 
+def test_segments_between_the_snapshot_and_the_last_are_replayed_and_those_before_it_are_not(tmp_path):
+    for number in range(4):
+        batch = stored_batch(number * 3, 3, 50, producer_id=number, producer_epoch=1, base_sequence=0)
+        write_log(tmp_path, number * 3, [batch])
+    write_snapshot(str(tmp_path), 3, [ProducerEntry(50, 0, 4, 2, 0, 123)])
+    assert sorted(recover(tmp_path).producers) == [1, 2, 3, 50]
+
+
 def test_snapshot_survives_its_own_format(tmp_path):
     entries = [ProducerEntry(1, 2, 2**31 - 1, 99, 3, 5), ProducerEntry(2**40, 0, 0, 0, 0, -1)]
     write_snapshot(str(tmp_path), 100, entries)

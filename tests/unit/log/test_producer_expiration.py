@@ -131,3 +131,16 @@ def test_a_partition_whose_lock_is_held_is_looked_at_again(world, forgotten, is_
     job._round.again = repeated.append
     job.do_work()
     assert [words[0] for words in asked] == [partition.ordinal] and repeated == [partition] * again
+
+
+def test_who_wrote_once_and_who_wrote_often_both_take_room(world):
+    """Said by the number of rows in use."""
+    partition = world.create()
+    job = ProducerEviction(world.keeper())
+    for number in range(TABLE - 1):
+        world.clock.advance(1)
+        for sequence in range(1 + number % 2):
+            assert produce(world, partition, number, sequence).error == 0
+    world.clock.advance(EVICTION_INTERVAL_MS)
+    job.do_work()
+    assert [line["of"] for line in world.events.named("producers_forgotten")] == [TABLE - 1]

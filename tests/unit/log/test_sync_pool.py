@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from mpbroker.errors import ErrorCode
+from mpbroker.log import sync_pool
 from mpbroker.log.sync_pool import SyncPool
 
 WAIT_S = 10.0
@@ -100,3 +101,19 @@ def test_without_descriptors_it_is_tried_again_by_whoever_wants_it(disk):
     assert ended(pool, 1) == [(5, ErrorCode.REQUEST_TIMED_OUT, -1)]
     pool.start(5)
     assert ended(pool, 1) == [(5, 0, 105)]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_is_broken_ends_the_process(disk, monkeypatch):
+    codes, rung = [], []
+
+    def leave(code):
+        codes.append(code)
+        raise SystemExit
+
+    monkeypatch.setattr(sync_pool.os, "_exit", leave)
+    monkeypatch.setattr(disk, "flush", lambda ordinal: 1 // 0)
+    pool = SyncPool(disk.make_log, lambda: rung.append(1), threads=1)
+    pool.start(5)
+    pool._threads[0].join(WAIT_S)
+    assert (codes, rung, pool.finished()) == ([1], [], [])

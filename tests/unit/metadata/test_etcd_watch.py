@@ -256,3 +256,9 @@ def test_a_watch_has_one_descriptor_whatever_becomes_of_its_streams(world):
     assert not world.is_open()
     with pytest.raises(StoreError):
         world.watch.take()
+
+
+def test_the_next_member_is_the_one_behind_and_after_the_last_the_first():
+    points = tuple(EndPoint("127.0.0.1", port) for port in (1, 2, 3))
+    assert [etcd_watch._next(points, point) for point in points] == [points[1], points[2], points[0]]
+    assert etcd_watch._next(points[:1], points[0]) == points[0]

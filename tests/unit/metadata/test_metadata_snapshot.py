@@ -49,6 +49,14 @@ def world():
     return World()
 
 
+def test_a_cache_that_is_made_knows_what_was_published_before(world):
+    row = world.snapshot.reserve()
+    world.snapshot.publish(row, world.image(1, "orders", [5, 2, 9]))
+    cache = MetadataCache(world.core, CONFIG)
+    assert cache.topic("orders").row == row and cache.topic_by_id(_id(1)) is cache.topic("orders")
+    assert not cache.refresh() and cache.generation == metadata_generation(world.core) > 0
+
+
 def test_a_published_topic_is_seen_after_a_refresh(world):
     row = world.snapshot.reserve()
     world.snapshot.publish(row, world.image(1, "orders", [5, 2, 9], {"retention.ms": "1000"}))

@@ -384,3 +384,23 @@ def test_what_found_no_room_is_said_before_anything_new_is_taken(setting, monkey
     assert sent == [ACK, CLOSED, ACK], "an end is reported once"
     os.close(first.fd)
     os.close(second.fd)
+
+
+def test_what_goes_back_is_no_handover_either_and_a_dead_ones_window_is_empty(setting):
+    pair, quotas = setting
+    handover, receiver = _started(pair, quotas), HandoverReceiver(pair[1], 1)
+    received, client = _taken(pair, handover, receiver, quotas)
+    assert receiver.pass_back(received.fd, Peer(LOCAL, 5), b"x")
+    message = receive_message(pair[0])
+    assert (message.sequence, message.peers, message.received) == (0, (Peer(LOCAL, 5),), b"x")
+    for one in message.sockets:
+        os.close(one)
+    waiting, other = _accepted(quotas)
+    assert handover.send([waiting]) and handover.unacknowledged() == 1
+    assert handover.follow(0, quotas) == [waiting]
+    assert handover.unacknowledged() == 0
+    assert handover.follow(2, quotas) == [], "nobody gets it twice"
+    for fd in (waiting.fd, received.fd):
+        os.close(fd)
+    for end in (client, other):
+        end.close()

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from mpbroker._native import EVENT_CLOSE, EVENT_INVALID, EVENT_LARGE, EVENT_UNSUPPORTED
-from mpbroker.network.kafka_channel import SMALL_FRAME_BYTES
+from mpbroker.network.kafka_channel import LARGE_BYTES_PER_TURN, SMALL_FRAME_BYTES, ConnectionLost, KafkaChannel
 from tests.harness.network_turn import API, MAX_BYTES, TurnSetting
 from tests.harness.raw_client import frame
 
@@ -176,8 +176,66 @@ def test_the_beginning_of_a_frame_wherever_it_is(setting):
     body = bytes(n % 251 for n in range(length))
     far.send(struct.pack(">i", length) + body[:10])
     assert setting.read() == [] and channel.beginning(4) == body[:4] and channel.beginning(100) == body[:10]
+    assert channel.large_offset == -1
     channel.begin_large(4096, memoryview(bytearray(length)))
     assert channel.beginning(4) == body[:4] and channel.beginning(100) == body[:10]
     assert channel.large_offset == 4096
     channel.end_large()
     assert channel.large_offset == -1, "no arena bytes are its own any more"
+
+
+class Wire:
+    """A socket that gives what it is told to: a number of bytes, or an error."""
+
+    def __init__(self, *gives):
+        self.gives, self.asked = list(gives), []
+
+    def fileno(self):
+        return -1
+
+    def recv_into(self, view):
+        self.asked.append(len(view))
+        given = self.gives.pop(0)
+        if isinstance(given, Exception):
+            raise given
+        view[:given] = b"x" * given
+        return given
+
+
+def large(length, *gives):
+    """A connection whose large frame is under way."""
+    channel = KafkaChannel(Wire(*gives), 1, 2, b"address", 5)
+    channel.readable, channel.large_view, channel.large = True, memoryview(bytearray(length)), True
+    return channel
+
+
+def test_a_new_connection_has_no_frame_under_way():
+    channel = KafkaChannel(Wire(), 3, 4, b"address", 5)
+    assert (channel.number, channel.generation, channel.address, channel.port) == (3, 4, b"address", 0)
+    assert channel.large_view is None and channel.large_offset == -1 and channel.progress_bytes() == 0
+
+
+def test_an_empty_socket_is_read_again_when_it_says_so():
+    channel = large(100, 30, 20, BlockingIOError(), 50)
+    assert channel.receive_large() is False
+    assert channel.socket.asked == [100, 70, 50] and channel.large_filled == channel.progress_bytes() == 50
+    assert channel.readable is False
+    channel.readable = True
+    assert channel.receive_large() is True
+    assert channel.socket.asked[3:] == [50] and channel.readable and channel.progress_bytes() == 100
+    assert bytes(channel.large_view) == b"x" * 100
+
+
+def test_at_most_so_much_is_received_in_one_call():
+    channel = large(LARGE_BYTES_PER_TURN + 7, 5, LARGE_BYTES_PER_TURN - 5, 7)
+    assert channel.receive_large() is False and channel.large_filled == LARGE_BYTES_PER_TURN
+    assert channel.socket.asked == [LARGE_BYTES_PER_TURN, LARGE_BYTES_PER_TURN - 5] and channel.readable
+    assert channel.receive_large() is True and channel.socket.asked[2:] == [7]
+
+
+@pytest.mark.parametrize("ends", [0, ConnectionResetError("reset")])
+def test_a_sender_that_goes_in_the_middle_is_lost(ends):
+    channel = large(100, 30, ends)
+    with pytest.raises(ConnectionLost) as lost:
+        channel.receive_large()
+    assert lost.value.__cause__ is (ends or None) and channel.large_filled == 0

@@ -1,12 +1,15 @@
 """The codec's promises: buffers, nulls, bounds, reserving, defaults, ownership."""
 
 import array
+import contextlib
 import gc
 import tracemalloc
 from typing import Annotated
 
+import msgspec
 import pytest
 
+from mpbroker import _native
 from mpbroker.errors import BufferTooSmall, ProtocolError
 from mpbroker.protocol import codec
 from mpbroker.protocol.codec import (
@@ -23,7 +26,7 @@ from mpbroker.protocol.messages.fetch import FetchableTopicResponse, FetchRespon
 from mpbroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from mpbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from mpbroker.protocol.schema import request
-from mpbroker.protocol.types import Float64, Int8, Int32, Int64, Struct, UInt16, Uuid, tagged
+from mpbroker.protocol.types import Float64, Int8, Int16, Int32, Int64, Struct, UInt16, Uuid, tagged
 
 
 @request(key=240, versions=(0, 1), flexible=1)
@@ -46,6 +49,25 @@ class Optional(Struct):
     leaf: Leaf | None = None
     second: Annotated[Leaf | None, tagged(7)] = None
     first: Annotated[Int32, tagged(2)] = 4
+
+
+@request(key=242, versions=(0, 1), flexible=1)
+class Last(Struct):
+    """Lists of every kind, and behind them what may be one byte."""
+
+    a: list[bool] = msgspec.field(default_factory=list)
+    b: list[Int8] = msgspec.field(default_factory=list)
+    c: list[Int16] = msgspec.field(default_factory=list)
+    d: list[UInt16] = msgspec.field(default_factory=list)
+    e: list[Int32] = msgspec.field(default_factory=list)
+    f: list[Int64] = msgspec.field(default_factory=list)
+    g: list[Float64] = msgspec.field(default_factory=list)
+    h: list[Uuid] = msgspec.field(default_factory=list)
+    i: list[str] = msgspec.field(default_factory=list)
+    j: list[Leaf] = msgspec.field(default_factory=list)
+    k: list[bytes] = msgspec.field(default_factory=list)
+    text: str = ""
+    leaf: Leaf | None = None
 
 
 def produce(records=b"batch"):
@@ -91,6 +113,35 @@ def test_a_buffer_of_wider_items_is_read_as_bytes():
     raw = encode(produce(b"12345678"), 7)
     data = array.array("i", raw + bytes(-len(raw) % 4))
     assert decode(ProduceRequest, 7, data).topic_data[0].partition_data[0].records == b"12345678"
+
+
+LEAST = {"a": 1, "b": 1, "c": 2, "d": 2, "e": 4, "f": 8, "g": 8, "h": 16}
+
+
+@pytest.mark.parametrize(
+    ("version", "least", "more"), [(0, 47, {"i": 2, "j": 4, "k": 4}), (1, 14, {"i": 1, "j": 5, "k": 1})]
+)
+def test_a_count_is_bounded_by_what_its_elements_take_at_least(version, least, more):
+    """Behind a list lie only empty ones, the text and the mark of no structure: as short as a message can be."""
+    values = {"g": 0.0, "h": bytes(16), "i": "", "j": Leaf(), "k": b"", "a": False}
+    assert len(encode(Last(), version)) == codec._PLANS[Last][version].min_bytes == least
+    for at, (name, size) in enumerate((LEAST | more).items()):
+        message = Last(**{name: [values.get(name, 0)] * 3})
+        raw = encode(message, version)
+        assert len(raw) == least + 3 * size and decode(Last, version, raw) == message
+        count_bytes = 4 if version == 0 else 1
+        begins = at * count_bytes
+        with pytest.raises(ProtocolError, match=f"{name} at byte {begins}: the count exceeds"):
+            decode(Last, version, raw[: begins + count_bytes + 3 * size - 1])
+
+
+@pytest.mark.parametrize("leaf", [None, Leaf(7)])
+def test_a_structure_that_may_be_null_may_be_the_last_thing_there_is(leaf):
+    raw = encode(Last(leaf=leaf), 0)
+    assert raw[46] == (0xFF if leaf is None else 1) and len(raw) == 47 + (0 if leaf is None else 4)
+    assert decode(Last, 0, raw) == Last(leaf=leaf)
+    with pytest.raises(ProtocolError, match="leaf at byte 46: the message ends inside this field"):
+        decode(Last, 0, raw[:46])
 
 
 def test_trailing_bytes_and_offsets():
@@ -296,6 +347,25 @@ def test_nothing_leaks_when_decoding_fails():
         tracemalloc.stop()
 
 
+def test_nothing_leaks_when_the_room_is_too_small():
+    room = bytearray(30)
+
+    def too_small():
+        for _ in range(1000):
+            with contextlib.suppress(BufferTooSmall):
+                encode_into(fetch(b"a" * 50), 12, room)
+
+    too_small()
+    tracemalloc.start()
+    try:
+        too_small()
+        before = tracemalloc.get_traced_memory()[0]
+        too_small()
+        assert tracemalloc.get_traced_memory()[0] - before < 2000
+    finally:
+        tracemalloc.stop()
+
+
 def test_plans_are_built_once_and_before_a_fork():
     prepare([MetadataRequest])
     plans = codec._PLANS[MetadataRequest]
@@ -303,6 +373,20 @@ def test_plans_are_built_once_and_before_a_fork():
     kept = plans[9]
     decode(MetadataRequest, 9, encode(MetadataRequest(), 9))
     assert codec._PLANS[MetadataRequest][9] is kept
+
+
+@pytest.mark.parametrize("version", [0, 13])
+def test_a_plan_that_is_there_is_not_asked_for(version):
+    prepare([MetadataRequest])
+    asked = []
+    _native.codec_connect_plans(codec._PLANS, lambda *words: asked.append(words) or codec._build(*words))
+    try:
+        decode(MetadataRequest, version, encode(MetadataRequest(), version))
+        with contextlib.suppress(ProtocolError, TypeError, ValueError):
+            encode(MetadataRequest(), 14)
+    finally:
+        _native.codec_connect_plans(codec._PLANS, codec._build)
+    assert asked == [(MetadataRequest, 14)]
 
 
 @pytest.mark.parametrize(

@@ -252,3 +252,19 @@ def test_the_oldest_dumps_go_as_a_whole(tmp_path):
     assert [path.name[:13] for path in sorted(tmp_path.glob("*-b4-*"))] == ["dump-20261120", "dump-20261123"]
     assert dashcam.delete_dumps(tmp_path, 4, busy, 1010.0, -1, 5000) == 1
     assert other.exists() and next(iter(busy)).exists()
+
+
+def test_what_cannot_be_removed_holds_up_no_other(tmp_path, monkeypatch):
+    """A name that is no directory is no dump; of one that is, its files count, not what else lies in it."""
+    (tmp_path / "dump-20261119T000000Z-b4-asked").write_bytes(bytes(9000))
+    for number in range(2):
+        path = tmp_path / f"dump-2026112{number}T000000Z-b4-asked"
+        (path / "within").mkdir(parents=True)
+        (path / "a.mpt").write_bytes(bytes(1000))
+        os.utime(path, (1000.0 + number, 1000.0 + number))
+    assert dashcam.delete_dumps(tmp_path, 4, set(), 1001.0, 2000, -1) == 0
+    removed, real = [], os.rmdir
+    monkeypatch.setattr(os, "rmdir", lambda path, **more: removed.append(path) or real("/no/such/directory"))
+    assert dashcam.delete_dumps(tmp_path, 4, set(), 1001.0, 0, -1) == 2
+    monkeypatch.setattr(os, "rmdir", real)
+    assert removed and len(list(tmp_path.glob("*-b4-*"))) == 3 and not list(tmp_path.rglob("a.mpt"))

@@ -120,3 +120,39 @@ def test_a_dump_names_as_many_causes_as_it_has_room_for(memory, target):
     for _ in range(dump.MAX_CAUSES + 1):
         one.join({"number": len(one.causes)})
     assert len(one.causes) == dump.MAX_CAUSES and one.causes[-1] == {"number": dump.MAX_CAUSES - 1}
+
+
+def test_a_dump_goes_on_behind_what_is_gone_and_counts_its_bytes(memory, target):
+    """Pieces of any size, a file's last one shorter; what cannot be opened on the disk waits, its source closed."""
+    one = Dump(memory, target, [CAUSE])
+    assert one.step(10) == 0 and not one.is_busy
+    one.add_closed()
+    first, second, third = sorted(memory.glob("*.mpt"))
+    sizes = [path.stat().st_size for path in (first, second, third)]
+    first.unlink()
+    assert one.step(1) == 1 and one.lost == 1 and one.is_busy
+    assert (one._copy.name, one._copied, one._rest()) == (second.name, 1, sizes[1] - 1)
+    assert (target / (second.name + dump.PART_SUFFIX)).stat().st_mode & 0o777 == 0o600
+    assert one.step(sizes[1] - 1) == sizes[1] - 1 and one._copy is None and one._rest() == 0
+    assert (target / second.name).read_bytes() == second.read_bytes() and one.is_busy
+    (target / (third.name + dump.PART_SUFFIX)).mkdir()
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(IsADirectoryError):
+        one.step(1)
+    assert len(os.listdir("/proc/self/fd")) == before and one.is_busy
+    (target / (third.name + dump.PART_SUFFIX)).rmdir()
+    assert one.step(1 << 30) == sizes[2] and not one.is_busy and one.step(1 << 30) == 0
+    one.complete()
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert dump.read(target)["segments_lost"] == 1 and dump.read(target)["segments"] == 2
+    assert (target / dump.FILE).stat().st_mode & 0o777 == 0o600 and not list(target.glob("*.part"))
+
+
+def test_a_source_that_is_cut_ends_its_copy(memory, target):
+    one = Dump(memory, target, [CAUSE])
+    one.add_closed()
+    first = min(memory.glob("*.mpt"))
+    one.step(10)
+    os.truncate(first, 10)
+    assert one.step(1) == 1 and one._copy.name != first.name
+    assert (target / first.name).stat().st_size == 10

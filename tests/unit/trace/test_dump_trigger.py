@@ -48,6 +48,14 @@ def test_the_text_names_the_first_slow_request():
     assert cause.text == "Fetch of connection 0x30002 took 812 ms; the limit is 500 ms"
 
 
+def test_the_time_in_the_text_counts_from_when_the_request_was_there():
+    slow = _taking(300)._replace(api_key=250, conn_id=7, rx_wait=250 * TICKS_OF_A_MS)
+    cause = _seen(DumpTrigger(LIMITS._replace(latency_ms=500)), [slow])
+    assert cause.text == "Api250 of connection 0x7 took 550 ms; the limit is 500 ms"
+    waited_unknown = _taking(600)._replace(rx_wait=NOT_REACHED, conn_id=7)
+    assert " took 600 ms;" in _seen(DumpTrigger(LIMITS._replace(latency_ms=500)), [waited_unknown]).text
+
+
 def test_nothing_is_looked_at_when_nothing_is_asked_for():
     assert _seen(DumpTrigger(LIMITS), [_taking(100_000, error=7)] * 300) is None
 

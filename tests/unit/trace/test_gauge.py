@@ -42,3 +42,8 @@ def test_rings_have_the_names_that_status_shows():
 def test_what_a_ring_does_not_have_is_zero():
     data = gauge.RingGauge(1, 2, 3, 4, 5).pack(0)
     assert gauge._VALUES.unpack_from(data, gauge._VALUES_OFFSET) == (3, 4, 5, 0, 0, 0)
+
+
+def test_rings_of_requests_are_of_a_plane():
+    ends = {0: "control", 7: "control", 8: "data", 15: "data", 16: None, 17: None, 32: None, 63: None}
+    assert {ring: gauge.RingGauge(1, ring, 3, 4, 5).plane for ring in ends} == ends

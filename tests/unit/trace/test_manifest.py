@@ -51,6 +51,15 @@ def test_deleted_files_disappear(tmp_path):
     assert (tmp_path / manifest.FILE).read_bytes().count(b"\n") == 1
 
 
+def test_a_manifest_that_is_written_anew_is_this_users(tmp_path):
+    infos = _two_segments(tmp_path)
+    path = tmp_path / manifest.FILE
+    path.chmod(0o644)
+    manifest.forget(tmp_path, {infos[1].path.name})
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [one.name for one in tmp_path.iterdir() if one.suffix == ".new"] == []
+
+
 def test_damaged_segments_are_named_and_left_out(tmp_path):
     _two_segments(tmp_path)
     (tmp_path / "broken.mpt").write_bytes(b"nonsense")

@@ -218,3 +218,21 @@ def test_segments_name_the_apis_that_records_can_have(world):
     named = {int(key) for key in found["apis"]}
     assert named == {key for key in module.API_NAMES if key <= module.LAST_NAMED_API} | set(module.NAMED_BEYOND)
     assert found["apis"]["0"] == "Produce" and max(module.API_NAMES) not in named - set(module.NAMED_BEYOND)
+
+
+def test_limits_of_the_directory_are_looked_after_once_in_a_while_and_what_is_written_to_stays(world, monkeypatch):
+    applied, kept = [], []
+    monkeypatch.setattr(module.retention, "apply", lambda *words: applied.append(words) or [])
+    monkeypatch.setattr(module.retention, "delete_dictionaries", lambda directory, keep: kept.append(keep))
+    world.made._ctx.config = SimpleNamespace(mpbroker_trace_retention_bytes=7, mpbroker_trace_retention_ms=8, node_id=4)
+    world.made._ctx.boot_id = 1 << 40 | 9
+    world.made._retention_due_ns = 0
+    module.time.time = lambda: 55.0
+    assert world.made._retain(10) == 0 and not applied, "nothing is written yet"
+    world.made._drains = [SimpleNamespace(active={"a": 1}), SimpleNamespace(active={"b": 2})]
+    world.made._retain(10)
+    assert applied == [("/t", {"a": 1, "b": 2}, 55.0, 7, 8)] and kept == [{(4, 9)}]
+    due_ns = 10 + module.RETENTION_MS * NS_PER_MS
+    assert world.made._retain(due_ns - 1) == 0 and len(applied) == 1
+    world.made._retain(due_ns)
+    assert len(applied) == 2

@@ -45,7 +45,8 @@ func main() {
 // work is one session, until it is of no use any more.
 func (c *chain) work(running context.Context) error {
 	session, err := kgo.NewGroupTransactSession(
-		kgo.SeedBrokers(c.bootstrap), kgo.TransactionalID(c.target+"-tx"), kgo.TransactionTimeout(5*time.Second),
+		kgo.SeedBrokers(strings.Split(c.bootstrap, ",")...), kgo.TransactionalID(c.target+"-tx"),
+		kgo.TransactionTimeout(5*time.Second),
 		kgo.ConsumerGroup(c.target+"-group"), kgo.ConsumeTopics(c.source), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.RequireStableFetchOffsets(), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.SessionTimeout(6*time.Second),
 		kgo.HeartbeatInterval(500*time.Millisecond), kgo.RecordPartitioner(kgo.ManualPartitioner()),

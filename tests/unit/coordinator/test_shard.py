@@ -1,0 +1,90 @@
+"""What a shard does for its groups: who waits is answered once and counted, and there are only so many groups."""
+
+import pytest
+
+from mpbroker.coordinator.effects import Answer
+from mpbroker.coordinator.environment import Environment
+from mpbroker.coordinator.group import Group, Member, Parked, State
+from mpbroker.coordinator.group_settings import GroupSettings
+from mpbroker.coordinator.group_table import GroupRow
+from mpbroker.coordinator.responses import join_failed, sync_failed
+from mpbroker.coordinator.shard import Shard
+from mpbroker.errors import ErrorCode
+from tests.harness.group_world import MemoryTable, MemoryTopics
+
+AGAIN = ErrorCode.REBALANCE_IN_PROGRESS
+
+
+@pytest.fixture
+def shard():
+    settings = GroupSettings(max_groups=2, max_parked=2)
+    return Shard(0, 0, Environment(settings, MemoryTable(), lambda topic, partition: True, b"s" * 16, MemoryTopics()))
+
+
+@pytest.fixture
+def member():
+    return Member("m", None, "client", "/host", 10_000, 60_000, {"range": b""})
+
+
+def answers(shard):
+    return [(one.token, one.message) for one in shard.env.take_effects() if isinstance(one, Answer)]
+
+
+def test_a_join_that_is_replaced_is_answered_and_each_is_counted_once(shard, member):
+    shard.refuse_join(member, "other", 25)
+    assert answers(shard) == [] and shard.env.counts.parked == 0
+    shard.park_join(member, Parked(1, 3, 0))
+    assert answers(shard) == [] and shard.env.counts.parked == 1
+    shard.park_join(member, Parked(2, 4, 0))
+    assert answers(shard) == [(1, join_failed(3, "m", AGAIN))]
+    assert member.join == Parked(2, 4, 0) and shard.env.counts.parked == 1
+    shard.refuse_join(member, "other", 25)
+    assert answers(shard) == [(2, join_failed(4, "other", 25))] and member.join is None
+    shard.answer_join(member, None)
+    assert answers(shard) == [] and shard.env.counts.parked == 0
+
+
+def test_a_sync_that_is_replaced_is_answered_and_the_caller_hears_whether_one_waited(shard, member):
+    assert shard.answer_sync(member, sync_failed(0)) is False
+    shard.park_sync(member, Parked(1, 3, 1))
+    shard.park_sync(member, Parked(2, 3, 1))
+    assert answers(shard) == [(1, sync_failed(AGAIN))] and shard.env.counts.parked == 1
+    assert shard.env.may_park(1)
+    assert shard.answer_sync(member, sync_failed(0)) is True
+    assert answers(shard) == [(2, sync_failed(0))] and member.sync is None
+    assert shard.answer_sync(member, sync_failed(0)) is False and shard.env.counts.parked == 0
+
+
+def test_no_more_groups_than_there_is_room_for_and_who_is_refused_is_counted(shard):
+    counts = shard.env.counts
+    assert [shard.create(name).id for name in "ab"] == ["a", "b"] and (counts.groups, counts.groups_refused) == (2, 0)
+    assert shard.create("c") is None and not shard.has_room()
+    assert (counts.groups, counts.groups_refused) == (2, 2) and sorted(shard.groups) == ["a", "b"]
+
+
+def test_a_group_that_only_the_table_knows_comes_back_at_its_generation(shard):
+    assert shard.any("g") is None and shard.find("g") is None and shard.groups == {}
+    group = Group("g")
+    group.generation, group.state = 7, State.STABLE
+    assert shard.store_row(group)
+    found = shard.find("g")
+    assert (found.generation, found.state, shard.env.counts.groups) == (7, State.EMPTY, 1)
+    assert shard.any("g") is found and shard.env.counts.groups == 1
+
+
+def test_a_group_that_is_forgotten_takes_all_of_its_own_out_of_the_counts(shard):
+    kept, gone = shard.create("kept"), shard.create("gone")
+    counts, table = shard.env.counts, shard.env.table
+    counts.members, counts.offsets = 5, 9
+    for group in (kept, gone):
+        shard.store_row(group)
+        for name in ("x", "y"):
+            table.put_member(group.id, name)
+        group.pending.update({"x": 1})
+        group.offsets.update({"t": {0: None, 1: None}, "u": {0: None}})
+    shard.forget(gone)
+    assert (counts.groups, counts.members, counts.offsets) == (1, 4, 6)
+    assert list(shard.groups) == ["kept"] and list(table.groups) == ["kept"]
+    assert set(table.members) == {("kept", "x"), ("kept", "y"), ("gone", "y")}
+    assert not (gone.pending or gone.offsets or gone.pending_offsets or gone.transactional)
+    assert isinstance(table.group("kept"), GroupRow)
