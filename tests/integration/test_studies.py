@@ -11,6 +11,8 @@ pytest.importorskip("pyarrow")
 from mpbroker.analysis.engine.engines.choose_engine import choose_engine
 from mpbroker.analysis.engine.input.compaction import compact
 from mpbroker.analysis.engine.input.trace_input import open_input
+from mpbroker.analysis.engine.mathematics import windows
+from mpbroker.analysis.engine.measures import load_kind
 from mpbroker.analysis.engine.running import runner
 from mpbroker.analysis.engine.running.study import StudyParameters
 from tests.harness.broker import Broker, wait_until
@@ -109,7 +111,8 @@ def test_every_study_runs_and_leaves_a_report(engine, tmp_path):
             assert json.dumps(figure.spec, allow_nan=False)
     found = {result.study: result for result in outcome.results}
     assert any(words.startswith("Produce p99 is ") for words in found["latency"].verdicts)
-    assert any("closed-loop" in words for words in found["throughput"].verdicts)
+    kind = load_kind.judge(engine, windows.extent(engine.activity(0, ("run", "api"))))
+    assert any("closed-loop" in words for words in found["throughput"].verdicts), kind
     assert any("All processes used" in words for words in found["throughput"].verdicts)
     assert found["compare"].verdicts[0].startswith("Descriptive only (1 run against 1 run")
 
