@@ -21,6 +21,9 @@ EXPERIMENTS = (
     Setting("mpbroker.experiment.keep.produces.at.demotion", BOOLEAN, False,
             "For the laboratory alone: writes that wait for replicas go on waiting, until they time out, when this broker does "
             "not lead the partition any more, as in Kafka before KAFKA-4453.", internal=True),
+    Setting("mpbroker.experiment.sync.ms", INT, 0,
+            "For the laboratory alone: each sync that `flush.messages` asks for takes at least so long, so that the disk is as "
+            "fast for every variant; 0: as long as it takes.", least=0, most=1000, internal=True),
 )
 
 DURABILITY = (

@@ -34,6 +34,7 @@ from mpbroker.log.append_settings import log_options, produce_rules
 from mpbroker.log.disk import condemns, disk_status, patiently
 from mpbroker.log.leader_epochs import EpochEnd, EpochStart, end_of_epoch, merged_epochs, read_epochs
 from mpbroker.log.partition_directory import future_name, prepare, retire_future
+from mpbroker.log.steady_disk import Sync
 from mpbroker.record.compression import Decompressor, decompressed_limit_bytes
 from mpbroker.record.record_batch import BatchBytes, BatchUnreadableError, codec_of, find_timestamp, iterate_batches
 from mpbroker.record.rejected_records import RejectedRecords, rejected_records
@@ -113,6 +114,7 @@ class LogManager:
 
     `request_flush()` wakes the log keeper, which syncs what is not synced; for acknowledgements that wait for it.
     `data_dirs`: where the partitions' directories are, for what stands in no segment; by a row's log directory.
+    `sync`: what `flush.messages` asks for is done by it, `log.flush` unless told.
     `largest_batch_bytes`: a larger batch is refused whatever its topic allows, because no answer could hold it.
     """
 
@@ -124,8 +126,10 @@ class LogManager:
         request_flush: Callable[[], None] = lambda: None,
         largest_batch_bytes: int = LARGEST_ANSWER_BYTES,
         data_dirs: Sequence[str] = (),
+        sync: Sync | None = None,
     ) -> None:
         self.data_dirs = tuple(data_dirs)
+        self._sync = sync or log.flush
         self._largest_batch_bytes = largest_batch_bytes
         self.log = log
         self.flush_on_commit = flush_on_commit
@@ -179,7 +183,7 @@ class LogManager:
 
     def _synced(self, ordinal: int, request: Request, cell: int) -> AppendResult | None:
         """Syncs the partition; None, or what is answered because that failed."""
-        error, _ = self.log.flush(ordinal)
+        error, _ = self._sync(ordinal)
         if error == ErrorCode.REQUEST_TIMED_OUT:
             raise PartitionBusyError(ordinal)
         return self.log.not_synced(ordinal, request.entry, cell, ErrorCode.KAFKA_STORAGE_ERROR) if error else None

@@ -16,6 +16,7 @@ from mpbroker.channel.planes import handlers_discipline
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.config.limits import largest_batch_bytes
 from mpbroker.log.log_manager import LogManager, open_log
+from mpbroker.log.steady_disk import steady
 from mpbroker.metadata.cluster_cache import ClusterCache
 from mpbroker.metadata.metadata_cache import MetadataCache
 from mpbroker.server.api_table import API_TABLE
@@ -169,13 +170,15 @@ def build_context(ctx: ProcessContext) -> ServerContext:
     """Everything the handlers of this process work with."""
     metadata = MetadataCache(ctx.core, ctx.config)
     port, clock = open_handler_port(ctx), SystemClock()
+    log, sync_ms = open_log(ctx), ctx.config.mpbroker_experiment_sync_ms
     log_manager = LogManager(
-        open_log(ctx),
+        log,
         clock,
         ctx.config.mpbroker_log_flush == "commit",
         lambda: ctx.core.ring_service(SLOT_LOG_KEEPER),
         largest_batch_bytes(ctx.core.arena_handler_bytes),
         ctx.data_dirs,
+        steady(log.flush, sync_ms, clock) if sync_ms else None,
     )
     context = ServerContext(
         config=ctx.config,

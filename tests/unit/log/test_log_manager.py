@@ -10,11 +10,23 @@ from mpbroker.log.log_manager import LogManager
 
 @pytest.fixture
 def manager():
-    names = ("find", "read", "read_into", "append", "log_dir_online")
+    names = ("find", "read", "read_into", "append", "flush", "log_dir_online")
     log = SimpleNamespace(**dict.fromkeys(names))
     made = LogManager(log, None, False, data_dirs=["/a", "/b", "/c"])
     made.log = SimpleNamespace(log_dir_online=lambda number: number != 2)
     return made
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_a_sync_is_made_by_what_was_given_for_it(told):
+    asked = []
+
+    def sync(who):
+        return lambda ordinal: asked.append((who, ordinal)) or (0, 9)
+
+    log = SimpleNamespace(find=None, read_into=None, flush=sync("log"))
+    made = LogManager(log, None, False, sync=sync("told") if told else None)
+    assert made._synced(7, None, 0) is None and asked == [("told" if told else "log", 7)]
 
 
 def test_file_systems_as_they_are_now(manager, monkeypatch):

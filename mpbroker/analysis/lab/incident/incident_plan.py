@@ -37,7 +37,7 @@ class Probes(NamedTuple):
 
 
 class Incident(NamedTuple):
-    """`noise`: settings of the flood's topic."""
+    """`noise`: settings of the flood's topic; `broker`: of the brokers in every variant."""
 
     name: str
     question: str
@@ -46,6 +46,7 @@ class Incident(NamedTuple):
     flood: Flood
     probes: Probes
     noise: dict[str, Any]
+    broker: dict[str, Any]
     variants: tuple[IncidentVariant, ...]
 
     def shorter(self, elections: int) -> Incident:
@@ -60,6 +61,7 @@ _TOP = (
     Field("flood", dict),
     Field("probes", dict),
     Field("noise", dict, default={}),
+    Field("broker", dict, default={}),
     Field("variant", list),
 )
 _FLOOD = (
@@ -106,5 +108,6 @@ def parse(name: str, document: dict[str, Any]) -> Incident:
         Flood(**read_fields("flood", top["flood"], _FLOOD)),
         Probes(**read_fields("probes", top["probes"], _PROBES)),
         top["noise"],
+        top["broker"],
         variants,
     )

@@ -83,6 +83,7 @@ def run_incident_variant(
     overrides = {
         "auto.leader.rebalance.enable": False,
         "mpbroker.trace.retention.bytes": 1 << 34,
+        **incident.broker,
         **variant.broker,
     }
     with ClusterBrokers(overrides, traces, variant.control_listener) as brokers:
