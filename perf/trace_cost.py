@@ -7,9 +7,10 @@ Load: as in perf/bench.py, 8 connections with 20 Produce requests of 100 bytes i
 broker, one right after the other and with the first place changing, because a machine's speed drifts. Other work on the
 machine makes both brokers slower, by more than traces do: what is judged is the quieter half of each one's runs, those
 with the least CPU time per request. Beside it stand the quartiles of the differences within all pairs, which show how
-quiet it was. CPU time is that of the broker's whole process tree, the tracer's included. (The kernel stamps every
-packet of a machine on which one traced broker runs, so that part is in both.) The raw writer is what the tracer does
-with a full lane: segment file, checksum, summary; its disk writes are not synced here.
+quiet it was. CPU time, by the scheduler's clock, is that of the broker's whole process tree; `path_us` is the
+difference in processors and handlers alone, `tracer_us` what the tracer's process takes, most of it by turn, not by
+request. (The kernel stamps every packet of a machine on which one traced broker runs, so that part is in both.) The raw
+writer is what the tracer does with a full lane: segment file, checksum, summary; its disk writes are not synced here.
 """
 
 from __future__ import annotations
@@ -34,16 +35,19 @@ from tests.harness.raw_records import create_by_metadata
 from tests.unit.trace.traces import drain_of, full_request
 
 TOPIC = "bench"
-LIMITS = {"throughput_loss_percent": 5.0, "cpu_us": 1.0}
+LIMITS = {"throughput_loss_percent": 5.0, "cpu_us": 1.0, "path_us": 0.1, "tracer_us": 0.5}
+PATH, TRACER = ("processor", "handler"), ("tracer",)
 LEAST = {"writer_records_per_cpu_s": 10e6}
 WRITER_ROUNDS = 100
 
 
 class Run(NamedTuple):
-    """One run on one broker."""
+    """One run on one broker; microseconds of CPU time a request."""
 
     requests_per_s: float
     cpu_us: float
+    path_us: float
+    tracer_us: float
 
 
 def main() -> int:
@@ -85,13 +89,14 @@ def measure(on: Target, off: Target, pairs: int, seconds: float) -> list[tuple[R
 
 def one_run(broker: Target, load: ProduceLoad, seconds: float) -> Run:
     """The load for some seconds; what the tracer writes of it just afterwards is counted, too."""
-    before = processes.usage(broker.pid)
+    parts = (processes.tree(broker.pid), processes.named(broker.pid, *PATH), processes.named(broker.pid, *TRACER))
+    before = [processes.scheduled_us_of(pids) for pids in parts]
     result = load.run(seconds)
     time.sleep(0.15)
-    used = processes.usage(broker.pid).since(before)
+    used_us = [processes.scheduled_us_of(pids) - was for pids, was in zip(parts, before, strict=True)]
     if result.errors or not result.requests:
         raise RuntimeError(f"{result.errors} of {result.requests} requests failed")
-    return Run(result.requests_per_s, used.total_us / result.requests)
+    return Run(result.requests_per_s, *(part_us / result.requests for part_us in used_us))
 
 
 def writer_records_per_cpu_s() -> float:
@@ -119,12 +124,14 @@ def figures(pairs: list[tuple[Run, Run]], writer: float) -> dict[str, float]:
     found = {
         "throughput_loss_percent": 100 * (1 - on.requests_per_s / off.requests_per_s),
         "cpu_us": on.cpu_us - off.cpu_us,
+        "path_us": on.path_us - off.path_us,
+        "tracer_us": on.tracer_us - off.tracer_us,
         "writer_records_per_cpu_s": writer,
     }
     losses = [100 * (1 - one.requests_per_s / other.requests_per_s) for one, other in pairs]
     for name, values in (
         ("throughput_loss_percent", losses),
-        ("cpu_us", [one.cpu_us - other.cpu_us for one, other in pairs]),
+        *((name, [getattr(one, name) - getattr(other, name) for one, other in pairs]) for name in Run._fields[1:]),
     ):
         found[f"{name}_q1"], found[f"{name}_median"], found[f"{name}_q3"] = quantiles(values, n=4)
     return found
@@ -133,7 +140,7 @@ def figures(pairs: list[tuple[Run, Run]], writer: float) -> dict[str, float]:
 def quieter_half(runs: list[Run]) -> Run:
     """Means of the runs that took the least CPU time per request."""
     kept = sorted(runs, key=lambda run: run.cpu_us)[: (len(runs) + 1) // 2]
-    return Run(fmean(run.requests_per_s for run in kept), fmean(run.cpu_us for run in kept))
+    return Run(*(fmean(values) for values in zip(*kept, strict=True)))
 
 
 def missed(found: dict[str, float]) -> list[str]:

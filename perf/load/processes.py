@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from mpbroker.analysis.bench.process_tree import Usage, machine, tree, usage
 
-__all__ = ["Usage", "machine", "pss_kib", "scheduled_us", "tree", "usage"]
+__all__ = ["Usage", "machine", "named", "pss_kib", "scheduled_us", "scheduled_us_of", "tree", "usage"]
 
 
 def pss_kib(root: int) -> int:
@@ -24,7 +25,24 @@ def pss_kib(root: int) -> int:
 def scheduled_us(root: int) -> float:
     """CPU time of the live processes of the tree by the scheduler's clock, in microseconds: `usage` counts ticks of
     10 ms in each of a dozen processes. What a process or a thread used that has ended is missing."""
-    return sum(_scheduled_ns(pid) for pid in tree(root)) / 1000
+    return scheduled_us_of(tree(root))
+
+
+def scheduled_us_of(pids: Iterable[int]) -> float:
+    """The same of these processes alone."""
+    return sum(_scheduled_ns(pid) for pid in pids) / 1000
+
+
+def named(root: int, *words: str) -> list[int]:
+    """Processes of the tree whose command line has one of the words."""
+    return [pid for pid in tree(root) if any(word in _command_line(pid) for word in words)]
+
+
+def _command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
 
 
 def _scheduled_ns(pid: int) -> int:
