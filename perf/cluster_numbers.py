@@ -13,14 +13,12 @@ from __future__ import annotations
 import argparse
 import calendar
 import json
-import os
-import signal
 import tempfile
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -31,7 +29,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from mpbroker.analysis.lab.incident.incident_tables import RECORDS, at
 from mpbroker.trace import record, segment
-from perf.load.processes import machine, pss_kib, tree, usage
+from perf.load.processes import kill_tree, machine, pss_kib, usage
 from perf.load.produce_load import ProduceLoad
 from tests.harness.running_cluster import RunningCluster
 
@@ -255,14 +253,7 @@ def _started() -> Iterator[RunningCluster]:
 
 def _of(running: RunningCluster) -> Cluster:
     pids = {one["node_id"]: one["pid"] for one in running.status()["brokers"]}
-    return Cluster("mpbroker", running.bootstrap, pids, lambda broker: _kill_tree(pids[broker]))
-
-
-def _kill_tree(root: int) -> None:
-    """As `cluster kill` does it, without the time that a command takes to start."""
-    for pid in tree(root):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    return Cluster("mpbroker", running.bootstrap, pids, lambda broker: kill_tree(pids[broker]))
 
 
 def beside(name: str, bootstrap: str, pids: Sequence[int], seconds: float, warm_s: float) -> dict[str, object]:
@@ -270,7 +261,7 @@ def beside(name: str, bootstrap: str, pids: Sequence[int], seconds: float, warm_
     cluster = Cluster(name, bootstrap, {}, lambda broker: None)
     ids = sorted(addresses(cluster))
     known = dict(zip(ids, pids, strict=True))
-    cluster = Cluster(name, bootstrap, known, lambda broker: _kill_tree(known[broker]))
+    cluster = Cluster(name, bootstrap, known, lambda broker: kill_tree(known[broker]))
     found: dict[str, object] = {"idle_pss_mib": idle_pss_mib(cluster)}
     return found | replicated_produce(cluster, seconds, warm_s) | fail_over(cluster)
 
