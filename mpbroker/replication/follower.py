@@ -216,7 +216,7 @@ class LeaderFetch:
         self._told = asked
         return FetchRequest(
             replica_state=ReplicaState(replica_id=self.node_id, replica_epoch=self.own_epoch),
-            max_wait_ms=self.limits.wait_max_ms,
+            max_wait_ms=self._wait_ms(now_ms),
             min_bytes=self.limits.min_bytes,
             max_bytes=self.limits.response_max_bytes,
             session_id=self._session_id,
@@ -323,6 +323,13 @@ class LeaderFetch:
             log_start_offset=each.log_start,
             partition_max_bytes=self.limits.max_bytes,
         )
+
+    def _wait_ms(self, now_ms: int) -> int:
+        """For how long the leader may hold the answer back: a partition that waits for its pause, or for a look at its
+        row, is to be asked for when that is over, since acks=all waits for it."""
+        late = [each for each in self._partitions.values() if not _is_ready(each, now_ms)]
+        pauses = [each.pause_ms if each.is_failed else each.not_before_ms - now_ms for each in late]
+        return min([self.limits.wait_max_ms, *(max(pause, FIRST_PAUSE_MS) for pause in pauses)])
 
     def _step(self, key: Key, data: PartitionData, now_ms: int) -> Step | None:
         each = self._partitions.get(key)

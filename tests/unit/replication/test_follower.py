@@ -2,6 +2,7 @@
 
 import pytest
 
+from mpbroker.errors import ErrorCode
 from mpbroker.protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData
 from mpbroker.replication.follower import FetchLimits, Followed, LeaderFetch, Truncate
 
@@ -29,3 +30,29 @@ def test_a_log_that_diverges_from_its_very_beginning_is_truncated_to_nothing(end
     [step] = fetch.answered(FetchResponse(responses=[FetchableTopicResponse(topic_id=b"t" * 16, partitions=[data])]), 0)
     assert isinstance(step, Truncate) is truncates
     assert not truncates or (step.end_offset, step.epoch) == (end_offset, 0)
+
+
+@pytest.mark.parametrize(
+    ("code", "waits_ms"),
+    [
+        (ErrorCode.NONE, [500, 500]),
+        (ErrorCode.UNKNOWN_LEADER_EPOCH, [20, 20, 500]),  # it has not heard of the election yet
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, [20, 20, 500]),
+        (ErrorCode.FENCED_LEADER_EPOCH, [20, 20, 20]),  # the row here is behind: until it is looked at again
+    ],
+)
+def test_a_leader_holds_no_answer_back_while_another_partition_is_to_be_asked_for_soon(code, waits_ms):
+    """A connection has one request in flight: a partition that was refused would wait for it as well, and acks=all for
+    the partition."""
+    fetch = LeaderFetch(FOLLOWER, 1, FetchLimits(wait_max_ms=500))
+    fetch.follow([Followed(number, b"t" * 16, number, LEADER, 1, 0, 0, 0, 0) for number in (0, 1)])
+    assert fetch.next_request(0).max_wait_ms == 500
+    data = [PartitionData(partition_index=0, error_code=code), PartitionData(partition_index=1)]
+    answer = FetchResponse(responses=[FetchableTopicResponse(topic_id=b"t" * 16, partitions=data)])
+    for step in fetch.answered(answer, 0):
+        fetch.moved(step.ordinal, 0, 0, 0)
+    seen = []
+    for now_ms in (0, 19, 20)[: len(waits_ms)]:
+        seen.append(fetch.next_request(now_ms).max_wait_ms)
+        fetch.answered(FetchResponse(), now_ms)
+    assert seen == waits_ms
