@@ -42,6 +42,7 @@ from mpbroker.controller.own_record import failed_directories, own_record
 from mpbroker.controller.partition_logs import PartitionLogs
 from mpbroker.controller.partition_rows import PartitionRows
 from mpbroker.controller.role_trace import RoleTrace
+from mpbroker.controller.shown_brokers import ShownBrokers
 from mpbroker.errors import ErrorCode, MpbrokerError
 from mpbroker.log.log_manager import Log
 from mpbroker.metadata.broker_registration import Occupied, Registered, register
@@ -70,9 +71,6 @@ from mpbroker.protocol.messages_by_key import REQUESTS
 from mpbroker.shm.clock import SystemClock
 from mpbroker.shm.cluster_table import (
     NOBODY,
-    Broker,
-    brokers_read,
-    brokers_write,
     cluster_announce,
     cluster_state,
     held_payload,
@@ -125,13 +123,14 @@ class Agent:
         )
         self._snapshot = snapshot
         self._roles = RoleTrace(ctx.trace_notices_fd, log.replica_state, ctx.process_row.count)
+        self._brokers = self._shown_brokers()
         self._requests = ControlRequests(
             self_id=ctx.config.node_id,
             topics=self._topics,
             log=log,
             known=self._epochs,
             seen=self._seen,
-            brokers=self._show_brokers,
+            brokers=self._brokers.show,
             missing=self._look_up,
             settings_of=lambda configs: effective(configs, self._config),
             roles_changed=self._ring_fetchers,
@@ -148,6 +147,15 @@ class Agent:
             identity_of=self._identity_of,
             broker_epoch=self._broker_epoch,
             count=ctx.process_row.count,
+        )
+
+    def _shown_brokers(self) -> ShownBrokers:
+        return ShownBrokers(
+            self._core,
+            epochs=lambda: {broker: live.epoch for broker, live in self._view.brokers.items()},
+            now_ms=self._clock.monotonic_ms,
+            gone_ms=lambda: self._config.broker_session_timeout_ms,
+            crash_point=self._core.crash_point,
         )
 
     # ---- at the start
@@ -285,16 +293,6 @@ class Agent:
         if epoch > cluster_state(self._core).controller_epoch:
             self._announce(controller, epoch)
 
-    def _show_brokers(self, brokers: list[Broker]) -> None:
-        epochs = {broker: live.epoch for broker, live in self._view.brokers.items()}
-        shown = [Broker(one.id, epochs.get(one.id, NOBODY), one.endpoints, one.rack) for one in brokers]
-        if {one.id: one for one in shown} == brokers_read(self._core):
-            return
-        brokers_write(self._core, shown)
-        self._core.crash_point("agent.brokers_written")
-        state = cluster_state(self._core)
-        cluster_announce(self._core, *state[1:])
-
     def _look_up(self, topic_id: bytes) -> TopicState | None:
         """A topic that the watch has not brought yet."""
         _, entry = self._store.get(self._keys.topic(topic_id))
@@ -329,6 +327,7 @@ class Agent:
     def follow_store(self) -> None:
         """What the store told since the last call."""
         assert self._watch is not None
+        self._brokers.forget()
         try:
             for batch in self._watch.take():
                 for event in batch.events:
@@ -347,7 +346,7 @@ class Agent:
             case TopicGone(topic_id):
                 self._topics.remove(topic_id)
             case BrokersChanged():
-                self._show_brokers(list(brokers_read(self._core).values()))
+                self._brokers.store_changed()
             case ControllerChanged():
                 self._announce(*self._known_controller())
             case SettingsChanged():

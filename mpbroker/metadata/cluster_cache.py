@@ -5,17 +5,35 @@ and only in a broker of a cluster.
 `refresh` compares one number when no broker or controller changed; who leads a partition is read from its row each
 time. Nothing here is written to shared memory."""
 
-from mpbroker.shm.cluster_table import NOBODY, Assignment, Broker, assignment_read, brokers_read, cluster_state
+from collections.abc import Callable
+
+from mpbroker.shm.cluster_table import (
+    GONE,
+    NOBODY,
+    Assignment,
+    Broker,
+    assignment_read,
+    brokers_shown,
+    cluster_state,
+)
 from mpbroker.shm.core import Core
 
 
-class ClusterCache:
-    """Brokers by id. Call `refresh` before relying on them for a request."""
+def _nobody_knows(broker: int, listener: str) -> bool:
+    return False
 
-    def __init__(self, core: Core) -> None:
+
+class ClusterCache:
+    """Brokers by id: `brokers` live, `gone` lived until not long ago. Call `refresh` before relying on them for a
+    request. `is_dead(broker, listener)`: what else is known of one."""
+
+    def __init__(self, core: Core, is_dead: Callable[[int, str], bool] = _nobody_knows) -> None:
         self._core = core
+        self._is_dead = is_dead
         self._generation = -1
         self.brokers: dict[int, Broker] = {}
+        self.gone: dict[int, Broker] = {}
+        self._dead: dict[str, frozenset[int]] = {}
         self._reached: dict[str, frozenset[int]] = {}
         self.controller_id = NOBODY
         self.broker_epoch = NOBODY
@@ -23,20 +41,27 @@ class ClusterCache:
 
     def refresh(self) -> None:
         """Take over what changed."""
-        state = cluster_state(self._core)
+        state, self._dead = cluster_state(self._core), {}
         if state.generation != self._generation:
-            self.brokers, self._reached = brokers_read(self._core), {}
+            shown, self._reached = brokers_shown(self._core), {}
+            self.brokers = {id: broker for id, broker in shown.items() if broker.epoch != GONE}
+            self.gone = {id: broker for id, broker in shown.items() if broker.epoch == GONE}
             self._generation = state.generation
             self.controller_id = state.controller if state.controller in self.brokers else NOBODY
             self.broker_epoch = state.broker_epoch
 
     def reached(self, listener: str) -> frozenset[int]:
-        """The brokers that have a listener of this name: others than these its clients are not told of."""
+        """The brokers that have a listener of this name and are not known to be dead: nobody else is a leader to its
+        clients. A dead one is none from its death on, not only when the controller has said so: who lost the connection
+        to it asks at once, and would be told of the same leader."""
         found = self._reached.get(listener)
         if found is None:
             found = frozenset(broker for broker, live in self.brokers.items() if live.on(listener) is not None)
             self._reached[listener] = found
-        return found
+        dead = self._dead.get(listener)
+        if dead is None:
+            dead = self._dead[listener] = frozenset(one for one in found if self._is_dead(one, listener))
+        return found - dead if dead else found
 
     def assignment(self, ordinal: int, topic_id: bytes) -> Assignment | None:
         """Of a partition's row; None: no controller has spoken of it yet."""

@@ -1,7 +1,8 @@
 """Who lives, among the brokers of one machine that share a SQLite store: files in `<store>-sessions/`.
 
 `<owner>`  its first byte is locked by the supervisor of the broker of that name, for as long as that lives: the kernel
-           gives a POSIX lock up at its holder's death, whoever else lives on. Behind it stands who took the lock.
+           gives a POSIX lock up at its holder's death, whoever else lives on. Behind it stands who took the lock, and
+           that processors of the broker lock bytes for their listeners (listener_locks.py).
 `s-<id>`   the time at which the process of a session last said that it lives (CLOCK_MONOTONIC, one for the machine).
 `bell-*`   a pipe of each process that watches the store (store_bell.py).
 
@@ -23,6 +24,17 @@ _FLOCK: Final = "hhqqi4x"  # struct flock of 64-bit Linux: type, whence, start, 
 _BEAT: Final = struct.Struct("<q")
 _LINE_BYTES: Final = 256
 NEVER_MS: Final = 1 << 62
+
+
+class Mark(NamedTuple):
+    """A text at its place of an owner's file."""
+
+    at: int
+    text: bytes
+
+
+LISTENERS_LOCKED: Final = Mark(2 * _LINE_BYTES, b"listeners\n")
+"""Behind what releases read that know nothing of it; one of those takes it away when it takes the owner's lock."""
 
 
 class OwnerAlive(StoreError):
@@ -60,14 +72,15 @@ class OwnerLock:
         try:
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
         except OSError as error:
-            pid = _lock_pid(self._descriptor)
+            pid = lock_pid(self._descriptor)
             os.close(self._descriptor)
             if error.errno not in (errno.EAGAIN, errno.EACCES):
                 raise
             raise OwnerAlive(owner, pid or 0) from None
         line = f"\n{machine_id()} {os.urandom(16).hex()}\n".encode()
-        os.pwrite(self._descriptor, line, 0)
-        os.ftruncate(self._descriptor, len(line))
+        content = line.ljust(LISTENERS_LOCKED.at, b"\n") + LISTENERS_LOCKED.text
+        os.pwrite(self._descriptor, content, 0)
+        os.ftruncate(self._descriptor, len(content))
 
     def close(self) -> None:
         """Give it up: the sessions of this owner end."""
@@ -93,7 +106,7 @@ class SessionFiles:
             if descriptor < 0:
                 path = self.directory / owner
                 descriptor = self._owners[owner] = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-            pid = _lock_pid(descriptor)
+            pid = lock_pid(descriptor)
             words = os.pread(descriptor, _LINE_BYTES, 0).decode("ascii", "replace").split()
         except FileNotFoundError:
             return None
@@ -148,8 +161,8 @@ class SessionFiles:
         return self.directory / f"s-{session}"
 
 
-def _lock_pid(descriptor: int) -> int | None:
-    """Who has locked the first byte (0: a process that cannot be seen from here), None: nobody."""
-    asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+def lock_pid(descriptor: int, byte: int = 0) -> int | None:
+    """Who has locked a byte (0: a process that cannot be seen from here), None: nobody."""
+    asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
     kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
     return None if kind == fcntl.F_UNLCK else pid

@@ -67,12 +67,23 @@ def main(ctx: ProcessContext) -> None:
     if ctx.serves_control_plane:
         prefer_latency(ctx.config.mpbroker_control_plane_scheduling)
     processor.recover()
+    _lock = _listener_lock(ctx)  # held as long as this process lives
     ctx.running()
     while not ctx.stop_requested() or processor.must_go_on():
         processor.turn(POLL_MS, ORDINARY_TURNS)
     row.state = ProcessState.STOPPING  # from here on the acceptor sends nothing
     processor.leave()
     processor.drain(ctx.config.mpbroker_drain_timeout_ms)
+
+
+def _listener_lock(ctx: ProcessContext) -> object:
+    """That clients of other brokers of the cluster are told of this one only while it is served."""
+    place = ctx.config.cluster_store
+    if place is None or not place.sqlite_path or ctx.listener is None:
+        return None
+    from mpbroker.metadata.listener_locks import ListenerLock  # a broker by itself needs none of it
+
+    return ListenerLock(place, ctx.config.node_id, ctx.listeners[ctx.listener].name)
 
 
 class Processor:

@@ -166,6 +166,15 @@ def work(ctx: ProcessContext, handler: RequestHandler) -> None:
             handler.use_config(config)
 
 
+def _cluster(ctx: ProcessContext) -> ClusterCache | None:
+    place = ctx.config.cluster_store
+    if place is None:
+        return None
+    from mpbroker.metadata.listener_locks import ListenerLocks  # a broker by itself needs none of it
+
+    return ClusterCache(ctx.core, ListenerLocks(place).is_dead)
+
+
 def build_context(ctx: ProcessContext) -> ServerContext:
     """Everything the handlers of this process work with."""
     metadata = MetadataCache(ctx.core, ctx.config)
@@ -193,7 +202,7 @@ def build_context(ctx: ProcessContext) -> ServerContext:
         row=ctx.process_row,
         apis=API_TABLE,
         cluster_id=ctx.cluster_id,
-        cluster=ClusterCache(ctx.core) if ctx.config.cluster_store is not None else None,
+        cluster=_cluster(ctx),
     )
     if context.cluster is not None:
         handlers = range(SLOT_HANDLERS, SLOT_HANDLERS + MAX_HANDLERS)

@@ -16,6 +16,8 @@ from mpbroker.shm.layout import BROKER_BYTES
 
 NOBODY: Final = -1
 """Broker id: none."""
+GONE: Final = -2
+"""In the place of a broker's epoch: it lives no more, and is shown for a while yet."""
 NO_TOPIC: Final = bytes(16)
 
 broker_rows = _native.broker_rows
@@ -47,7 +49,7 @@ class Endpoint(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Broker(msgspec.Struct, frozen=True):
-    """A broker that lives. `epoch`: of its registration."""
+    """A broker. `epoch`: of its registration; GONE: it does not live any more."""
 
     id: int
     epoch: int
@@ -98,8 +100,8 @@ def fits(broker: Broker) -> bool:
     return len(_encoder.encode((broker.endpoints, broker.rack))) <= BROKER_BYTES
 
 
-def brokers_read(core: Core) -> dict[int, Broker]:
-    """All that live, by id."""
+def brokers_shown(core: Core) -> dict[int, Broker]:
+    """All that live, and those that are gone since not long ago, by id."""
     found: dict[int, Broker] = {}
     for row in range(broker_rows(core)):
         read = _native.broker_read(core, row)
@@ -108,6 +110,11 @@ def brokers_read(core: Core) -> dict[int, Broker]:
         endpoints, rack = _decoder.decode(read[2])
         found[read[0]] = Broker(read[0], read[1], endpoints, rack)
     return dict(sorted(found.items()))
+
+
+def brokers_read(core: Core) -> dict[int, Broker]:
+    """All that live, by id."""
+    return {id: broker for id, broker in brokers_shown(core).items() if broker.epoch != GONE}
 
 
 def brokers_write(core: Core, brokers: list[Broker]) -> None:

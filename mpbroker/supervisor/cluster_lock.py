@@ -6,6 +6,7 @@ one whose cluster keeps its metadata in etcd, has no such lock.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.errors import ConfigError
@@ -22,6 +23,7 @@ def cluster_lock(config: BrokerConfig) -> Iterator[None]:
     from mpbroker.metadata.broker_registration import owner_of  # a broker by itself needs none of it
     from mpbroker.metadata.session_files import OwnerAlive, OwnerLock
 
+    import_module("mpbroker.metadata.listener_locks")  # processors and handlers share its memory
     try:
         lock = OwnerLock(place.sqlite_path, owner_of(config.node_id))
     except OwnerAlive as error:

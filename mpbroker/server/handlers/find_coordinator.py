@@ -79,7 +79,7 @@ def _of_key(context: ServerContext, cluster: ClusterCache, name: str, key: str, 
     ordinal = topic.partitions[partition_of(key, len(topic.partitions))]
     found = cluster.assignment(ordinal, topic.id)
     broker = None if found is None else cluster.brokers.get(found.leader)
-    end_point = None if broker is None else broker.on(listener)
+    end_point = None if broker is None or broker.id not in cluster.reached(listener) else broker.on(listener)
     if broker is None or end_point is None:
         return Coordinator(key, -1, "", -1, ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
     return Coordinator(key, broker.id, end_point.host, end_point.port, ErrorCode.NONE, "")

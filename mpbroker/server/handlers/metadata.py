@@ -128,7 +128,8 @@ def _of_cluster(
         )
     reached, code = cluster.reached(listener), ErrorCode.NONE
     if found.leader not in reached:
-        hidden = found.leader in cluster.brokers and _knows_listeners(request)
+        live = cluster.brokers.get(found.leader)
+        hidden = live is not None and live.on(listener) is None and _knows_listeners(request)
         code = ErrorCode.LISTENER_NOT_FOUND if hidden else ErrorCode.LEADER_NOT_AVAILABLE
     return MetadataResponsePartition(
         error_code=code,
@@ -170,7 +171,7 @@ def _response(
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=id, host=host, port=port, rack=rack)
-            for id, host, port, rack in brokers_on(context, request)
+            for id, host, port, rack in _brokers_shown(context, request)
         ],
         cluster_id=context.cluster_id,
         controller_id=context.node_id if context.cluster is None else context.cluster.controller_id,
@@ -187,6 +188,15 @@ def brokers_on(context: ServerContext, request: Request) -> list[tuple[int, str,
         return [here]
     shown = [(each, each.on(listener.name)) for each in context.cluster.brokers.values()]
     return [(each.id, end.host, end.port, each.rack) for each, end in shown if end is not None] or [here]
+
+
+def _brokers_shown(context: ServerContext, request: Request) -> list[tuple[int, str, int, str | None]]:
+    """The same, and after them those that are gone since not long ago."""
+    shown, cluster = brokers_on(context, request), context.cluster
+    if cluster is None or not cluster.gone:
+        return shown
+    gone = [(each, each.on(context.listener(request.listener).name)) for each in cluster.gone.values()]
+    return shown + [(each.id, end.host, end.port, each.rack) for each, end in gone if end is not None]
 
 
 def failed(message: MetadataRequest, version: int, code: int) -> MetadataResponse:

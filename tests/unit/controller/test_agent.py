@@ -33,7 +33,7 @@ from mpbroker.metadata.commands import (
 from mpbroker.metadata.keys import Keys
 from mpbroker.metadata.meta_store import Compacted, Put
 from mpbroker.metadata.topic_record import TopicConfigRecord, TopicRecord, encode_record
-from mpbroker.shm.cluster_table import NOBODY, Broker, ClusterState, Endpoint
+from mpbroker.shm.cluster_table import NOBODY, ClusterState
 from mpbroker.shm.process_table import BrokerState
 from tests.harness.memory_store import MemoryStore
 from tests.harness.small_core import small_core
@@ -43,14 +43,12 @@ TOPIC = bytes(range(16))
 
 
 class World:
-    """An agent of parts: `state` is the cluster's in shared memory, `shown` the brokers there."""
+    """An agent of parts: `state` is the cluster's in shared memory."""
 
     def __init__(self, monkeypatch):
-        self.state, self.shown, self.done, self.now_ms = ClusterState(1, NOBODY, NOBODY, NOBODY), {}, [], 5000
+        self.state, self.done, self.now_ms = ClusterState(1, NOBODY, NOBODY, NOBODY), [], 5000
         monkeypatch.setattr(module, "cluster_state", lambda _: self.state)
         monkeypatch.setattr(module, "cluster_announce", self.announce)
-        monkeypatch.setattr(module, "brokers_read", lambda _: dict(self.shown))
-        monkeypatch.setattr(module, "brokers_write", self.write_brokers)
         made = self.made = Agent.__new__(Agent)
         note = self.done.append
         told = lambda event, *_, **__: note(event)  # noqa: E731
@@ -71,10 +69,6 @@ class World:
 
     def announce(self, _core, controller, controller_epoch, broker_epoch):
         self.state = ClusterState(self.state.generation + 1, controller, controller_epoch, broker_epoch)
-
-    def write_brokers(self, _core, brokers):
-        self.done.append("written")
-        self.shown = {one.id: one for one in brokers}
 
 
 @pytest.fixture
@@ -117,19 +111,6 @@ def test_a_request_of_a_later_controller_is_believed(world, epoch, controller):
     assert world.state.controller == controller
 
 
-def test_brokers_are_shown_with_the_epochs_of_the_store_when_they_changed(world):
-    place = [Endpoint("IN", 0, "one", 11)]
-    world.made._view.brokers = {1: SimpleNamespace(epoch=4)}
-    brokers = [Broker(1, 99, place), Broker(2, 98, place, "r")]
-    world.made._show_brokers(brokers)
-    assert world.shown == {1: Broker(1, 4, place), 2: Broker(2, NOBODY, place, "r")}
-    assert world.state.generation == 2, "whoever looks after brokers looks"
-    world.made._show_brokers(list(reversed(brokers)))
-    assert world.done == ["written"] and world.state.generation == 2
-    world.made._show_brokers(brokers[:1])
-    assert world.done == ["written"] * 2 and set(world.shown) == {1}
-
-
 def test_its_own_epoch_is_that_of_its_registration(world):
     world.made._view.brokers = {OWN: SimpleNamespace(epoch=3), 2: SimpleNamespace(epoch=5)}
     assert [world.made._broker_epoch(broker) for broker in (OWN, 2, 9)] == [3, 5, NOBODY]
@@ -161,16 +142,15 @@ def test_what_the_store_tells_is_followed(world):
         context=SimpleNamespace(by_id={}),
     )  # fmt: skip
     made._requests = SimpleNamespace(set_moved_aside=lambda shown: note(("aside", shown)))
-    made._show_brokers = lambda brokers: note(("brokers", brokers))
+    made._brokers = SimpleNamespace(store_changed=lambda: note("brokers"))
     made._announce = lambda *who: note(("controller", who))
     made._make_managers = lambda: note("settings")
-    world.shown = {2: "two"}
     made._follow(TopicPut(topic))
     made._topics.context.by_id[TOPIC] = "shown"
     for seen in (TopicPut(topic), TopicGone(TOPIC), BrokersChanged(), ControllerChanged(), SettingsChanged()):
         made._follow(seen)
     assert world.done == [
-        ("put", topic), ("put", topic), ("aside", "shown"), ("remove", TOPIC), ("brokers", ["two"]),
+        ("put", topic), ("put", topic), ("aside", "shown"), ("remove", TOPIC), "brokers",
         ("controller", (NOBODY, NOBODY)), "settings",
     ]  # fmt: skip
 
@@ -181,8 +161,9 @@ def test_a_watch_that_fell_behind_reads_everything_anew(world):
 
     world.made._watch = SimpleNamespace(take=take, fileno=lambda: 77)
     world.made._read_store = lambda: world.done.append("read")
+    world.made._brokers = SimpleNamespace(forget=lambda: world.done.append("forget"))
     world.made.follow_store()
-    assert world.done == ["read"] and world.made.watch_fd() == 77
+    assert world.done == ["forget", "read"] and world.made.watch_fd() == 77
 
 
 def test_reading_anew_begins_the_watch_where_the_first_page_ends(world):

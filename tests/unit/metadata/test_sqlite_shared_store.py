@@ -345,7 +345,7 @@ def test_a_lock_that_cannot_be_looked_at_is_the_stores_failure(tmp_path, clock, 
     files = SessionFiles(tmp_path / "metadata.db", clock)
     assert files.holder("broker-1") is None
     lock = OwnerLock(tmp_path / "metadata.db", "broker-1")
-    monkeypatch.setattr(session_files, "_lock_pid", fail)
+    monkeypatch.setattr(session_files, "lock_pid", fail)
     with pytest.raises(StoreError, match="broker-1: Input/output error"):
         files.holder("broker-1")
     files.close()

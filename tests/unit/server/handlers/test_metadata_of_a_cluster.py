@@ -2,6 +2,7 @@
 
 import pytest
 
+from mpbroker.metadata.cluster_cache import ClusterCache
 from mpbroker.metadata.coordinator_partitions import partition_of
 from mpbroker.metadata.topic_names import OFFSETS_TOPIC
 from mpbroker.protocol.messages.describe_cluster import DescribeClusterRequest
@@ -9,6 +10,7 @@ from mpbroker.protocol.messages.describe_topic_partitions import DescribeTopicPa
 from mpbroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from mpbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from mpbroker.shm.cluster_table import (
+    GONE,
     Assignment,
     Broker,
     Endpoint,
@@ -99,3 +101,48 @@ def test_the_leader_of_its_partition_coordinates_a_group(broker):
     assert len(set(expected)) > 1
     one = broker.call(FindCoordinatorRequest(key=keys[0]), 3)
     assert (one.node_id, one.error_code) == expected[0]
+
+
+def test_a_leader_that_has_just_died_is_no_leader_whatever_was_told(broker):
+    """Who lost the connection to it asks at once; told of it as a leader, it would ask again a second later."""
+    dead = set()
+    broker.handler.context.cluster = ClusterCache(broker.core, lambda *asked: asked in dead)
+    [ordinal] = broker.create_topic("t", 1, topic_id=ID)
+    assign(broker, ordinal, 0, 2, [2, 1])
+    seen = []
+    for dead_ones in (set(), {(2, "PLAINTEXT")}, {(2, "OTHER")}):
+        dead.clear()
+        dead.update(dead_ones)
+        answer = broker.call(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 9)
+        [one] = answer.topics[0].partitions
+        seen.append((one.error_code, one.leader_id, one.offline_replicas))
+        assert [each.node_id for each in answer.brokers] == [1, 2]
+    assert seen == [(0, 2, [3]), (5, -1, [2, 3]), (0, 2, [3])]
+
+
+def test_a_coordinator_that_has_just_died_is_none(broker):
+    dead = set()
+    broker.handler.context.cluster = ClusterCache(broker.core, lambda *asked: asked in dead)
+    [ordinal] = broker.create_topic(OFFSETS_TOPIC, 1, internal=True, topic_id=ID)
+    assign(broker, ordinal, 0, 2, [2, 1])
+    seen = []
+    for dead_ones in (set(), {(2, "PLAINTEXT")}):
+        dead.update(dead_ones)
+        [one] = broker.call(FindCoordinatorRequest(coordinator_keys=["a"]), 4).coordinators
+        seen.append((one.node_id, one.error_code))
+    assert seen == [(2, 0), (-1, 15)]
+
+
+def test_a_broker_that_is_gone_is_still_shown_to_clients_but_leads_nothing(broker):
+    """In one answer with the new leader, that a broker is no more makes librdkafka 2.16 lose the partitions of both."""
+    ends = [Endpoint("PLAINTEXT", 0, "one.example", 19091)]
+    brokers_write(broker.core, [Broker(2, 8, ends), Broker(1, GONE, ends)])
+    cluster_announce(broker.core, 1, 5, 8)
+    [ordinal] = broker.create_topic("t", 1, topic_id=ID)
+    assign(broker, ordinal, 0, 1, [2, 1])
+    answer = broker.call(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 9)
+    assert [(one.node_id, one.port) for one in answer.brokers] == [(2, 19091), (1, 19091)]
+    [one] = answer.topics[0].partitions
+    assert (one.error_code, one.leader_id, one.offline_replicas) == (5, -1, [1, 3])
+    assert answer.controller_id == -1
+    assert [one.broker_id for one in broker.call(DescribeClusterRequest(), 1).brokers] == [2]

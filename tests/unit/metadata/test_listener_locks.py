@@ -1,0 +1,89 @@
+"""Whether a broker's listener is served, by the locks of its processors: seen by processes that hold none."""
+
+import os
+import signal
+import socket
+from contextlib import contextmanager
+
+import pytest
+
+from mpbroker.config.cluster_store import ClusterStorePlace
+from mpbroker.metadata.listener_locks import ListenerLock, ListenerLocks
+from mpbroker.metadata.session_files import LISTENERS_LOCKED, OwnerLock, SessionFiles, directory_of
+
+
+@pytest.fixture
+def place(tmp_path):
+    return ClusterStorePlace("", str(tmp_path / "metadata.db"))
+
+
+@contextmanager
+def process(*acts):
+    """A child that does something, says so, and is there until it is killed; whatever was made lives as long."""
+    mine, theirs = socket.socketpair()
+    child = os.fork()
+    if child == 0:
+        mine.close()
+        _kept = [act() for act in acts]
+        theirs.send(b"!")
+        signal.pause()
+    theirs.close()
+    assert mine.recv(1) == b"!"
+    try:
+        yield child, mine
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        mine.close()
+
+
+def supervisor(place, broker=1):
+    return process(lambda: OwnerLock(place.sqlite_path, f"broker-{broker}"))
+
+
+def processor(place, broker=1, listener="OUT"):
+    return process(lambda: ListenerLock(place, broker, listener))
+
+
+def test_a_listener_is_dead_when_its_last_processor_is(place):
+    locks = ListenerLocks(place)
+    with supervisor(place):
+        assert locks.is_dead(1, "OUT")
+        with processor(place), processor(place, listener="IN"):
+            assert not locks.is_dead(1, "OUT") and not locks.is_dead(1, "IN")
+            with processor(place):
+                pass
+            assert not locks.is_dead(1, "OUT")
+        assert locks.is_dead(1, "OUT") and locks.is_dead(1, "IN")
+        with processor(place):  # its successor
+            assert not locks.is_dead(1, "OUT")
+
+
+def test_who_loses_a_connection_finds_the_lock_gone(place):
+    """However late the process is reaped: a dying one gives up its locks, then its connections."""
+    locks = ListenerLocks(place)
+    with supervisor(place), processor(place) as (child, connection):
+        assert not locks.is_dead(1, "OUT")
+        os.kill(child, signal.SIGKILL)
+        assert connection.recv(1) == b""
+        assert locks.is_dead(1, "OUT")
+
+
+def test_of_a_broker_without_such_locks_nobody_says_that_it_is_dead(place):
+    locks = ListenerLocks(place)
+    assert not locks.is_dead(1, "OUT")  # there is no such file
+    with supervisor(place):
+        path = directory_of(place.sqlite_path) / "broker-1"
+        os.truncate(path, LISTENERS_LOCKED.at)  # as of a release that has none
+        assert not locks.is_dead(1, "OUT")
+    assert not ListenerLocks(ClusterStorePlace("", "", (("h", 1),))).is_dead(1, "OUT")
+
+
+def test_the_owners_lock_is_another_one(place):
+    files = SessionFiles(place.sqlite_path, lambda: 0)
+    with processor(place):
+        assert files.holder("broker-1") is None
+        with supervisor(place) as (child, _):
+            assert files.holder("broker-1").pid == child
+        assert files.holder("broker-1") is None
+    files.close()
