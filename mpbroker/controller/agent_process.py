@@ -19,6 +19,9 @@ from mpbroker.shm.process_table import ProcessState
 
 TURN_MS: Final = 100
 """So often the loop looks for proposals of in-sync replicas and beats, also when nobody rings."""
+DEAD_SESSIONS_MS: Final = 1000
+"""Cluster controllers end dead brokers' sessions. An agent that did so, too, would wait for their writes when it is to
+carry out what they decide."""
 
 
 def main(ctx: ProcessContext) -> None:
@@ -30,7 +33,7 @@ def main(ctx: ProcessContext) -> None:
     if unclean:
         ctx.log.warning("unclean_start", reason="the machine went down under this broker")
     log = open_log(ctx)
-    agent = Agent(ctx, open_cluster_store(place), log, build_logs(ctx, log), unclean)
+    agent = Agent(ctx, open_cluster_store(place, DEAD_SESSIONS_MS), log, build_logs(ctx, log), unclean)
     agent.recover()
     channel = CommandChannel(ctx.core)
     inbox = CommandInbox(channel, ctx.stop_requested)

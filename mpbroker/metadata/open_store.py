@@ -5,8 +5,9 @@ from mpbroker.config.cluster_store import ClusterStorePlace
 from mpbroker.metadata.meta_store import ClusterStore
 
 
-def open_cluster_store(place: ClusterStorePlace) -> ClusterStore:
-    """The store. StoreError: a sentence why not. Only the driver that is used is imported."""
+def open_cluster_store(place: ClusterStorePlace, patience_ms: int = 0) -> ClusterStore:
+    """The store. StoreError: a sentence why not. Only the driver that is used is imported. `patience_ms`: for how long
+    its watches leave sessions that have died to others."""
     if place.etcd:
         from mpbroker.metadata.etcd_gateway import EndPoint
         from mpbroker.metadata.etcd_store import EtcdStore
@@ -14,4 +15,4 @@ def open_cluster_store(place: ClusterStorePlace) -> ClusterStore:
         return EtcdStore([EndPoint(host, port) for host, port in place.etcd])
     from mpbroker.metadata.sqlite_shared_store import SharedSqliteStore
 
-    return SharedSqliteStore(place.sqlite_path)
+    return SharedSqliteStore(place.sqlite_path, patience_ms=patience_ms)

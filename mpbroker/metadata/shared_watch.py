@@ -1,7 +1,8 @@
 """A watch of a shared SQLite store for an epoll loop: woken by the bell, and by deaths of other brokers' supervisors.
 
 Runs in the process that opened the store. A supervisor's death makes its pidfd readable a moment after its lock is
-gone, so its sessions end within milliseconds; where its pid cannot be seen from here, at the next look.
+gone, so its sessions end within milliseconds; where its pid cannot be seen from here, at the next look. One writes to
+the store at a time: who has something more urgent to do is patient, and leaves dead sessions to others for a while.
 """
 
 from __future__ import annotations
@@ -36,10 +37,11 @@ class WatchedStore(Protocol):
 
 
 class SharedWatch:
-    """`rev`: everything up to it has been delivered."""
+    """`rev`: everything up to it has been delivered. `patience_ms`: how long others may take to end dead sessions."""
 
-    def __init__(self, store: WatchedStore, directory: Path, prefix: str, start_rev: int) -> None:
+    def __init__(self, store: WatchedStore, directory: Path, prefix: str, start_rev: int, patience_ms: int = 0) -> None:
         self.rev = start_rev - 1
+        self._patience_ms = patience_ms
         self._store = store
         self._prefix = prefix
         self._bell = StoreBell(directory)
@@ -79,8 +81,10 @@ class SharedWatch:
         now = time.monotonic()
         if not died and now < self._sessions_due_s:
             return
-        self._sessions_due_s = now + SESSIONS_MS / 1000
+        self._sessions_due_s = now + max(SESSIONS_MS, self._patience_ms) / 1000
         self._store.end_dead_sessions()
+        if self._patience_ms:
+            return  # a death is no reason to look
         pids = {pid for pid in self._store.owners().values() if pid}
         for pid in self._pidfds.keys() - pids:
             self._drop(pid)

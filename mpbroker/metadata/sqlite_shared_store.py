@@ -52,7 +52,7 @@ class _Row(NamedTuple):
 
 class SharedSqliteStore(SqliteStore):
     """A ClusterStore in one file. `monotonic_ms`: a clock that all processes of the machine read alike;
-    `library`: the version of SQLite, `machine` this machine's id, for tests."""
+    `patience_ms`: see SharedWatch; `library`: the version of SQLite, `machine` this machine's id, for tests."""
 
     def __init__(
         self,
@@ -62,11 +62,13 @@ class SharedSqliteStore(SqliteStore):
         library: tuple[int, ...] = sqlite3.sqlite_version_info,
         machine: str = "",
         timeout_ms: int = 5000,
+        patience_ms: int = 0,
         **more: Any,
     ) -> None:
         path = Path(path)
         self._wal_is_safe = library >= WAL_IS_SAFE
         self._machine = machine or machine_id()
+        self._patience_ms = patience_ms
         kind = network_kind(path.parent)
         if kind:
             raise StoreError(
@@ -162,7 +164,7 @@ class SharedSqliteStore(SqliteStore):
 
     def open_watch(self, prefix: str, start_rev: int) -> SharedWatch:
         """Changes from `start_rev` on, woken by the bell and by deaths of other brokers' supervisors."""
-        return SharedWatch(self, self._files.directory, prefix, start_rev)
+        return SharedWatch(self, self._files.directory, prefix, start_rev, self._patience_ms)
 
     def changes(self, prefix: str, start_rev: int) -> Any:
         """For SharedWatch: a bounded part of what came since, and the revision to go on from."""

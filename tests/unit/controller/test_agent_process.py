@@ -4,7 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from mpbroker.controller.agent_process import _turn
+from mpbroker.config.cluster_store import ClusterStorePlace
+from mpbroker.controller import agent_process as module
+from mpbroker.controller.agent_process import DEAD_SESSIONS_MS, _turn
 from mpbroker.metadata.meta_store import StoreError
 from tests.unit.log.log_world import Events
 
@@ -68,3 +70,28 @@ def test_a_store_that_does_not_answer_ends_the_turn_and_not_the_process(done, fa
     assert events.named("store_unavailable") == [{"problem": "no answer"}]
     steps = [*STEPS, *LAST_STEPS]
     assert done == [*steps[: steps.index(fails) + 1], "beat"]
+
+
+def test_the_agent_leaves_dead_sessions_to_others_for_a_while(monkeypatch):
+    """They are ended in a transaction of the file that all share: while it waits it carries nothing out."""
+    place, asked = ClusterStorePlace("", "/store.db"), []
+
+    class Enough(Exception):
+        pass
+
+    def open_store(*words):
+        asked.append(words)
+        raise Enough
+
+    monkeypatch.setattr(module, "unclean_start", lambda *_: False)
+    monkeypatch.setattr(module, "open_log", lambda ctx: None)
+    monkeypatch.setattr(module, "open_cluster_store", open_store)
+    ctx = SimpleNamespace(
+        process_row=SimpleNamespace(set_state=lambda _: None),
+        config=SimpleNamespace(cluster_store=place),
+        data_dirs=[],
+        boot_id=1,
+    )
+    with pytest.raises(Enough):
+        module.main(ctx)
+    assert asked == [(place, DEAD_SESSIONS_MS)] and DEAD_SESSIONS_MS > 0

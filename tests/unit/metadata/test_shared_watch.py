@@ -102,6 +102,20 @@ def test_the_death_of_a_supervisor_is_heard_and_looked_at_at_once(world):
     assert world.store.looks == 2 and not world.watch._pidfds
 
 
+def test_who_is_patient_leaves_a_death_to_others_for_a_while(world):
+    watch = SharedWatch(world.store, world.path, "w/", 5, patience_ms=700)
+    world.store.pids = {"broker-1": os.getpid()}
+    watch.take()
+    assert world.store.looks == 1 and not watch._pidfds
+    world.waits.now += 0.6
+    watch.take()
+    assert world.store.looks == 1
+    world.waits.now += 0.2
+    watch.take()
+    assert world.store.looks == 2
+    watch.close()
+
+
 def test_who_is_no_owner_any_more_is_not_looked_after(world):
     world.store.pids = {"broker-1": os.getpid()}
     world.watch.take()

@@ -120,6 +120,20 @@ def test_a_session_ends_with_its_owner_at_once_and_all_its_keys_together(open_st
         watch.close()
 
 
+def test_a_patient_store_leaves_a_death_to_others(open_store, tmp_path):
+    mine, patient, other = open_store(), open_store(patience_ms=3_600_000), open_store()
+    with living_owner(tmp_path / "metadata.db", "broker-1") as pid:
+        session = _register(mine)
+        waits, watch = patient.open_watch("", patient.revision() + 1), other.open_watch("", other.revision() + 1)
+        assert (waits.take(), watch.take()) == ([], [])
+        end_owner(pid)
+        assert waits.take() == [] and patient.session_find(session.id) is not None
+        assert [event.key for batch in watch.take() for event in batch.events] == ["brokers/1"]
+        assert [event.key for batch in waits.take() for event in batch.events] == ["brokers/1"]
+        for one in (waits, watch):
+            one.close()
+
+
 def test_an_owner_that_started_again_does_not_keep_its_old_sessions(open_store, tmp_path):
     store = open_store()
     with living_owner(tmp_path / "metadata.db", "broker-1") as pid:
