@@ -2,9 +2,9 @@
 statements that are left out. Places come from ast; the text around them stays as it is.
 
 Left alone: docstrings, annotations, f-strings, asserts, `raise NotImplementedError` (such a body runs in nobody, and
-mypy sees who calls it), what only writes a line to the event log, and times that stand as a module's constants
-(`LOOK_EVERY_MS`) or as a parameter's default (`poll_ms=250`): one more or less of them changes nothing that anybody
-promised. C has them in the preprocessor.
+mypy sees who calls it), what only writes a line to the event log, crash points, and times that stand as a module's
+constants (`LOOK_EVERY_MS`) or as a parameter's default (`poll_ms=250`): one more or less of them changes nothing that
+anybody promised. C has them in the preprocessor.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ ARITHMETIC = {
 }
 TIME = re.compile(r"^_?[A-Z][A-Z0-9_]*_(?:MS|S|NS|US)$")
 TIME_PARAMETER = re.compile(r"_(?:ms|s|ns|us)$")
-EVENT_LINE = re.compile(r"\b(?:_?log|_?events?|logger)\.(?:debug|info|warning|error)$")
+#: What only writes a line, and what only builds for tests have.
+NO_WORK = re.compile(r"\b(?:_?log|_?events?|logger)\.(?:debug|info|warning|error)$|\b_?crash_point$")
 
 
 class _Text:
@@ -103,14 +104,14 @@ def _left_alone(node: ast.AST) -> bool:
         names = [name for one in targets for name in (one.elts if isinstance(one, ast.Tuple) else [one])]
         return all(isinstance(one, ast.Name) and TIME.match(one.id) for one in names)
     if isinstance(node, ast.Expr):
-        return isinstance(node.value, ast.Constant) or _is_event_line(node.value)
+        return isinstance(node.value, ast.Constant) or _does_no_work(node.value)
     if isinstance(node, ast.Raise):
         return isinstance(node.exc, ast.Name) and node.exc.id == "NotImplementedError"
     return isinstance(node, ast.JoinedStr | ast.Assert | ast.Import | ast.ImportFrom)
 
 
-def _is_event_line(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and EVENT_LINE.search(ast.unparse(node.func)) is not None
+def _does_no_work(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and NO_WORK.search(ast.unparse(node.func)) is not None
 
 
 def _edits(source: _Text, node: ast.AST) -> Iterator[Edit]:

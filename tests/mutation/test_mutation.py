@@ -35,6 +35,7 @@ def f(a, b, log):
     """Words."""
     if a < b and not b:
         log.info("words", a=1)
+        a.crash_point("f.1")
         a.x = b + LIMIT
         raise ValueError(f"{a + 1}")
     return min(a, b) if a is None else True

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mpbroker.controller.isr_proposals import IsrProposals
+from mpbroker.controller.isr_proposals import RETRY_MS, IsrProposals
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.messages.alter_partition import (
     AlterPartitionPartitionResult,
@@ -110,6 +110,23 @@ def test_a_partition_whose_lock_is_not_to_be_had_is_asked_for_again(busy):
         proposals.answered(answer, 10)
     assert proposals.next_request(11) is None
     assert proposals.next_request(100) is not None
+    assert asked == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"), [(None, 13), (AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER), 41)]
+)
+def test_without_an_answer_all_is_asked_for_again_a_moment_later(answer, code):
+    asked = []
+    log = Log(((2, 9, 0, 20), (3, 12, 0, 30)))
+    log.take_isr_proposals = lambda lag_ms, now_ms, again: asked.append(again) or ([(7, 4, 2, (1, 2, 3))], False)
+    proposals = IsrProposals(
+        log=log, self_id=1, lag_ms=1000, identity_of=lambda ordinal: (b"t" * 16, 0), broker_epoch=lambda broker: 100
+    )
+    proposals.next_request(0)
+    assert (proposals.answered(answer, 10), log.answered) == (code, None)
+    assert proposals.next_request(10 + RETRY_MS - 1) is None
+    assert proposals.next_request(10 + RETRY_MS) is not None
     assert asked == [True, True]
 
 

@@ -2,9 +2,12 @@
 
 import pytest
 
+from mpbroker._native import LAYOUT
 from mpbroker.errors import ErrorCode
 from mpbroker.shm.layout import ReplicaRole
 from tests.unit.log.log_world import LogWorld
+
+KEPT_EPOCHS = LAYOUT["kept_epochs"]
 
 
 @pytest.fixture
@@ -79,8 +82,23 @@ def test_the_replicas_are_those_of_the_last_assignment(world, replicas):
         assert (state.replicas, state.isr, state.maximal_isr) == (given, (1,), (1,))
 
 
+@pytest.mark.parametrize("count", [0, 1, KEPT_EPOCHS, KEPT_EPOCHS + 1, 3 * KEPT_EPOCHS + 5])
+def test_a_start_brings_the_epochs_of_the_file_and_no_role(world, count):
+    """Memory keeps the last of them and knows that all are written down: there is room for the next one."""
+    world.create()
+    assert become(world, ReplicaRole.LEADER, 5) == 0
+    starts = [(10 + number, 100 * number) for number in range(count)]
+    assert world.log.load_epochs(0, starts) == 0
+    state = world.log.replica_state(0)
+    assert (state.role, state.leader, state.isr, state.maximal_isr) == (ReplicaRole.NONE, -1, (), ())
+    assert world.log.epochs(0) == (count, count > KEPT_EPOCHS, starts[-KEPT_EPOCHS:])
+    assert become(world, ReplicaRole.LEADER, 10 + count) == 0
+    assert world.log.epochs(0) == (count + 1, count >= KEPT_EPOCHS, [(10 + count, 0)]), "the log is empty"
+
+
 def test_a_broker_alone_has_no_replicas(tmp_path):
     alone = LogWorld(tmp_path)
     alone.create()
     assert alone.log.replica_state(0) is None and not alone.log.is_replicated()
+    assert alone.log.load_epochs(0, [(1, 0)]) == ErrorCode.INVALID_REQUEST
     alone.close()

@@ -1,6 +1,8 @@
 """The log binder: what handlers, recovery and the log keeper call, against real files and small shared memory."""
 
 import os
+import sys
+import threading
 
 import pytest
 
@@ -51,6 +53,23 @@ def test_append_and_read_back(log, tmp_path):
     assert state.dir == "t-0"
 
 
+def test_others_run_while_much_is_read(log):
+    """Another thread waits for the interpreter, and nobody takes it from who does not give it away."""
+    append(log, make_batch([bytes(1 << 15)]))
+    _, plan = log.find(3, 0, _native.READ_TO_END, 1 << 20)
+    room, ran, gate, interval_s = bytearray(plan.length), [], threading.Lock(), sys.getswitchinterval()
+    other = threading.Thread(target=lambda: ran.append(gate.acquire()))
+    gate.acquire()
+    other.start()
+    sys.setswitchinterval(1000.0)
+    gate.release()
+    try:
+        assert any(log.read_into(plan, room) == (0, plan.length) and ran for _ in range(100_000))
+    finally:
+        sys.setswitchinterval(interval_s)
+        other.join()
+
+
 def test_append_refuses_what_the_checks_refuse(log):
     batch = bytearray(make_batch([b"a"]))
     batch[-1] ^= 1
@@ -59,8 +78,10 @@ def test_append_refuses_what_the_checks_refuse(log):
     assert (too_large.error, too_large.base_offset) == (ErrorCode.MESSAGE_TOO_LARGE, -1)
     larger_than_a_segment = append(log, make_batch([b"a" * 200]), _native.LogOptions(segment_bytes=100))
     assert larger_than_a_segment.error == ErrorCode.RECORD_LIST_TOO_LARGE
-    assert append(log, make_batch([b"a"]), leader_epoch=4).error == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert append(log, make_batch([b"a"]), topic_id=bytes(16)).error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    led_before = append(log, make_batch([b"a"]), leader_epoch=4)
+    assert (led_before.error, led_before.log_start) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+    of_another = append(log, make_batch([b"a"]), topic_id=bytes(16))
+    assert (of_another.error, of_another.log_start) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
     assert log.state(3).leo == 0
 
 

@@ -6,6 +6,7 @@ from mpbroker import _native
 from mpbroker.channel.planes import CONTROL, DATA
 from mpbroker.shm.counters import Counter
 from mpbroker.shm.process_table import ProcessRow
+from mpbroker.trace.record import ABORTED, NOT_REACHED, STAGES, TICK_NS, unpack
 from tests.harness.small_core import small_core
 
 PARTITIONS, ENTRIES, PART_BYTES = 16, 64, 1 << 20
@@ -438,6 +439,21 @@ def test_an_error_of_the_answer_counts_before_that_of_the_end(core, handler):
     for wrong in ((taken, "x"), (taken, 1, "x"), ()):
         with pytest.raises(TypeError):
             handler.answer_close(*wrong)
+
+
+@pytest.mark.parametrize("aborted", [False, True])
+def test_the_trace_has_when_the_sending_began(core, handler, aborted):
+    """Also of an answer that was given up in the middle: that one has no end, and says so."""
+    memory = bytearray(1 << 16)
+    _native.trace_lane_format(memory, 8, 0, 7)
+    lane = _native.TraceLane(memory)
+    processor = _native.ProcessorPort(core, 0, -1, lane)
+    handler.answer(request(processor, handler), b"answer")
+    [(entry, *_)] = processor.collect(1)
+    processor.sent(entry, 1 + 1000 * TICK_NS, aborted)  # the frame came at 1
+    told = unpack(memory, lane.peek(8)[0])
+    assert told.stage[STAGES.index("send_start")] == 1000
+    assert (told.stage[STAGES.index("send_done")] == NOT_REACHED, told.flags & ABORTED != 0) == (aborted, aborted)
 
 
 def test_whether_requests_wait_in_python_is_what_was_said_last(handler):

@@ -115,6 +115,8 @@ def test_a_buffer_of_wider_items_is_read_as_bytes():
     assert decode(ProduceRequest, 7, data).topic_data[0].partition_data[0].records == b"12345678"
 
 
+#: One byte more for each of so many is more than what is behind any list.
+MANY = 60
 LEAST = {"a": 1, "b": 1, "c": 2, "d": 2, "e": 4, "f": 8, "g": 8, "h": 16}
 
 
@@ -126,13 +128,13 @@ def test_a_count_is_bounded_by_what_its_elements_take_at_least(version, least, m
     values = {"g": 0.0, "h": bytes(16), "i": "", "j": Leaf(), "k": b"", "a": False}
     assert len(encode(Last(), version)) == codec._PLANS[Last][version].min_bytes == least
     for at, (name, size) in enumerate((LEAST | more).items()):
-        message = Last(**{name: [values.get(name, 0)] * 3})
+        message = Last(**{name: [values.get(name, 0)] * MANY})
         raw = encode(message, version)
-        assert len(raw) == least + 3 * size and decode(Last, version, raw) == message
+        assert len(raw) == least + MANY * size and decode(Last, version, raw) == message
         count_bytes = 4 if version == 0 else 1
         begins = at * count_bytes
         with pytest.raises(ProtocolError, match=f"{name} at byte {begins}: the count exceeds"):
-            decode(Last, version, raw[: begins + count_bytes + 3 * size - 1])
+            decode(Last, version, raw[: begins + count_bytes + MANY * size - 1])
 
 
 @pytest.mark.parametrize("leaf", [None, Leaf(7)])

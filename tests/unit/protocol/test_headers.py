@@ -1,5 +1,6 @@
 """Headers of every version and whole frames."""
 
+import functools
 import struct
 
 import pytest
@@ -140,3 +141,17 @@ def test_a_request_header_has_five_fields(fields):
     names = RequestHeader.__struct_fields__[:fields]
     with pytest.raises(TypeError, match="five fields"):
         _native.codec_connect_headers(RequestHeader, names, FIRST_FLEXIBLE)
+
+
+def test_which_keys_there_may_be_is_told():
+    """Beside the message class: the largest key that is named is taken, the one behind it is not."""
+    connect = functools.partial(_native.codec_connect_headers, RequestHeader, RequestHeader.__struct_fields__)
+    with pytest.raises(ValueError, match=r"from 0 to \d+$") as refused:
+        connect({-1: 0})
+    largest = int(str(refused.value).rsplit(" ", 1)[1])
+    try:
+        connect({0: 0, largest: 0})
+        with pytest.raises(ValueError, match=f"from 0 to {largest}$"):
+            connect({largest + 1: 0})
+    finally:
+        connect(FIRST_FLEXIBLE)
