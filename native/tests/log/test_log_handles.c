@@ -2,6 +2,8 @@
  * other truncates, rolls or retains; and in which order files go (append rules 10 to 12). */
 #include "tests/log/log_fixture.h"
 
+#include <malloc.h>
+
 #include "log/log_io.h"
 #include "log/retain.h"
 #include "log/roll.h"
@@ -298,8 +300,56 @@ static void test_stale_descriptors(void)
     end();
 }
 
+/* ------------------------------------------------------------------ what is given back, and what is not read */
+/* The allocator keeps some of what it gets back, but not more every time. */
+static void test_all_memory_is_given_back(void)
+{
+    size_t used = 0;
+    begin();
+    append_until(&f.log, (SEGMENTS - 1) * BATCHES_OF_A_SEGMENT + 1, 1);
+    for (int life = 0; life < 60; life++) {
+        struct mpb_log fresh;
+        fixture_handle(&f, &fresh, MPB_SLOT_HANDLERS + 2);
+        CHECK_EQ(mark_at(&fresh, 2), 1);
+        mpb_log_close(&fresh);
+        CHECK(fresh.lists == NULL && fresh.open_segments == NULL && fresh.dir_count == 0);
+        mpb_log_close(&fresh); /* once more: nothing is left */
+        if (life == 30)
+            used = mallinfo2().uordblks;
+    }
+    CHECK_EQ(mallinfo2().uordblks, used);
+    end();
+}
+
+static int reads;
+
+static int count_reads(enum mpb_io_call call, size_t *limit)
+{
+    (void)limit;
+    reads += call == MPB_IO_READ;
+    return 0;
+}
+
+/* Reads of a truncation that takes the last batch of so many segments. */
+static int reads_of_a_truncation(int segments)
+{
+    begin();
+    append_until(&f.log, segments * BATCHES_OF_A_SEGMENT, 1);
+    reads = 0;
+    mpb_io_fault = count_reads;
+    CHECK_EQ(mpb_truncate(&f.log, 0, segments * BATCHES_OF_A_SEGMENT - 1), 0);
+    mpb_io_fault = NULL;
+    end();
+    return reads;
+}
+
+/* A log without transactions has none to find again: a truncation looks at its last segment alone. */
+static void test_a_truncation_reads_the_end(void) { CHECK_EQ(reads_of_a_truncation(1), reads_of_a_truncation(9)); }
+
 int main(void)
 {
+    test_all_memory_is_given_back();
+    test_a_truncation_reads_the_end();
     test_a_find_is_overtaken(true);
     test_a_find_is_overtaken(false);
     test_a_segment_made_again();

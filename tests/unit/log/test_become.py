@@ -47,6 +47,12 @@ def test_the_state_of_replicas_is_told(world):
     assert (state.replicas, state.isr, state.maximal_isr, state.min_isr) == ((1, 2), (1,), (1,), 1)
 
 
+def test_a_new_log_is_nobodys_until_it_is_told_whose(world):
+    world.create()
+    state = world.log.replica_state(0)
+    assert (state.role, state.leader, state.leader_epoch, state.isr) == (ReplicaRole.NONE, -1, 0, ())
+
+
 def test_every_number_of_the_state_is_its_own(world):
     """Led since epoch 5; 9 has just caught up, and 7, which had, began anew; 1 stands between them."""
     partition = world.create()

@@ -69,6 +69,14 @@ def answer(*keys, rev=9, **more):
     return {"header": {"revision": str(rev)}, "kvs": [kv(key) for key in keys]} | more
 
 
+def test_a_transaction_stays_below_what_etcd_takes(store):
+    """Keys and values, with a third of etcd's usual 1.5 MiB left for what is around them in base64."""
+    gives(store, {"succeeded": True, "header": {"revision": "7"}})
+    assert store.txn([], [Put("k", bytes(2**20 - 1))], tag="t") == Committed(7)
+    with pytest.raises(ValueError, match="bytes"):
+        store.txn([], [Put("k", bytes(2**20))], tag="t")
+
+
 @pytest.mark.parametrize(
     "version, is_served",
     [

@@ -1,5 +1,7 @@
 """Rows of `assignments` and `brokers`: whole or not at all, bounded, and none in a broker that is alone."""
 
+import sys
+
 import pytest
 
 from mpbroker import _native
@@ -43,6 +45,16 @@ def test_an_assignment_is_bounded(core):
     with pytest.raises(IndexError):
         cluster_table.assignment_write(core, 1 << 20, ROW)
     assert cluster_table.assignment_read(core, 0).replicas == most
+
+
+def test_lists_are_given_back(core):
+    """Also those of a row that is refused."""
+    given = [1, 2], [1], [2]
+    before = [sys.getrefcount(each) for each in given]
+    cluster_table.assignment_write(core, 0, ROW._replace(replicas=given[0], isr=given[1], offline=given[2]))
+    with pytest.raises(TypeError):
+        cluster_table.assignment_write(core, 0, ROW._replace(replicas=given[0], isr=given[1], offline=["x"]))
+    assert [sys.getrefcount(each) for each in given] == before
 
 
 def test_brokers_are_shown_anew_as_a_whole(core):

@@ -6,6 +6,7 @@ import pytest
 
 from mpbroker.shm.layout import MAX_SLOTS
 from mpbroker.shm.process_table import ProcessRow, ProcessState, WaitName
+from mpbroker.shm.segment import CRASH_VARIABLE
 from mpbroker.supervisor import shared_state
 from mpbroker.supervisor.process_types import ProcessPlan, process_type
 from mpbroker.supervisor.shared_state import SharedState
@@ -89,3 +90,27 @@ def test_a_worker_keeps_what_it_needs(shared, given, more, controller_fd):
     shared._controller_fd = controller_fd
     usual = [NOTICE, CONFIG, SETTINGS, EVENT, *([controller_fd] if controller_fd >= 0 else [])]
     assert shared.keep_fds(context(**given)) == usual + more
+
+
+@pytest.mark.parametrize(("given", "armed"), [(None, []), ("", []), ("append.locked:2", ["append.locked:2"])])
+def test_crash_points_are_armed_when_they_are_named(shared, monkeypatch, given, armed):
+    """A build without any is not asked."""
+    monkeypatch.delenv(CRASH_VARIABLE, raising=False)
+    if given is not None:
+        monkeypatch.setenv(CRASH_VARIABLE, given)
+    seen, closed = [], []
+    shared._memory = SimpleNamespace(arm_crash_points=seen.append, close=lambda: closed.append(True))
+    shared._arm_crash_points()
+    assert (seen, closed) == (armed, [])
+
+
+def test_memory_is_given_back_when_a_crash_point_is_unknown(shared, monkeypatch):
+    def refuse(points):
+        raise ValueError(points)
+
+    monkeypatch.setenv(CRASH_VARIABLE, "no.such:1")
+    closed = []
+    shared._memory = SimpleNamespace(arm_crash_points=refuse, close=lambda: closed.append(True))
+    with pytest.raises(ValueError, match="no.such"):
+        shared._arm_crash_points()
+    assert closed == [True]

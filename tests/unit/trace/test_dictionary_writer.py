@@ -76,6 +76,21 @@ def test_old_rows_make_room(tmp_path, writer, monkeypatch):
     assert os.listdir(tmp_path) == [writer.path.name] and writer.path.stat().st_mode & 0o777 == 0o600
 
 
+def test_what_takes_the_dictionarys_place_is_on_the_disk(writer, monkeypatch):
+    """Whole, before it does: a machine that stops then has the old one or the new one."""
+    monkeypatch.setattr(dictionary_writer, "_REWRITE_AT", 2)
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append((os.fstat(fd), writer.path.stat().st_ino)))
+    for number in range(2):
+        writer.connection(number, 0, "p", 0, number + 1)
+        writer.flush()
+    before = writer.path.stat()
+    writer.connection(2, 0, "p", 0, 3)
+    writer.flush()
+    [(new, in_place)] = synced
+    assert (new.st_size, in_place) == (before.st_size, before.st_ino) and new.st_ino == writer.path.stat().st_ino
+
+
 @pytest.mark.parametrize("part", [0, 1, 30, 10_000])
 def test_a_full_disk_makes_rows_wait(tmp_path, writer, monkeypatch, part):
     writer.client(1, "before")
