@@ -40,6 +40,7 @@ class RollupTable:
         self.files = files
         self.window_ms = window_ms
         self.datasets = layout.datasets(window_ms)
+        self._next = 0  # batch, after those that the job at work has seen
 
     def last(self) -> Commit | None:
         """The newest batch; None in an empty table. RollupError when its commit is damaged."""
@@ -64,9 +65,9 @@ class RollupTable:
         return last
 
     def begin(self) -> "Batch":
-        """A batch after the last one. `recover` comes first."""
-        last = self.last()
-        return Batch(self, 0 if last is None else last.batch + 1)
+        """A batch after what `recover`, or the last commit of this job, has seen: whoever commits in between makes its
+        commit fail."""
+        return Batch(self, self._next)
 
     def paths(self, dataset: str, rows: RowFilter = RowFilter()) -> list[str]:
         """Files that may hold such rows, by their paths alone; those of the last batch where they are now."""
@@ -113,6 +114,7 @@ class RollupTable:
 
     def _publish(self, commit: Commit) -> None:
         """Every file of a commit to its place; those that are there already stay."""
+        self._next = commit.batch + 1
         staged = set(self.files.below(commit.staging))
         for path in commit.files:
             if f"{commit.staging}/{path}" in staged:

@@ -12,7 +12,7 @@ from mpbroker.analysis.engine.input.compaction import compact
 from mpbroker.analysis.engine.input.trace_input import open_input
 from mpbroker.analysis.engine.rollups import job, layout, table
 from mpbroker.analysis.engine.rollups.layout import RollupError
-from mpbroker.analysis.engine.rollups.table_files import LocalFiles
+from mpbroker.analysis.engine.rollups.table_files import LocalFiles, TableFiles
 from tests.harness.record_trace import OFFSET_NS, Lane, clock, random_requests, write_segment
 
 HOUR_NS = layout.HOUR_NS
@@ -187,6 +187,34 @@ def test_two_jobs_do_not_meet(traces, tmp_path):
     with pytest.raises(RollupError, match="run it again"):
         second.commit(0, 0)
     assert found.commits() == 1
+
+
+class Open(LocalFiles):
+    """On a file system that has no locks."""
+
+    lock = TableFiles.lock
+
+
+class Overtaken(job.LocalCounter):
+    """Another job does the same work between this one's plan and its first batch."""
+
+    def __init__(self, places, path):
+        self._todo = [(places, path)]
+
+    @property
+    def batch_records(self):
+        for places, path in self._todo:
+            self._todo = []
+            _run(places, path, Open)
+        return job.BATCH_RECORDS
+
+
+def test_a_job_that_another_one_overtakes_counts_nothing(traces, tmp_path, narrow):
+    with pytest.raises(RollupError, match="run it again"):
+        job.run([traces], table.open_or_create(Open(tmp_path / "out")), Overtaken([traces], tmp_path / "out"))
+    assert _run([traces], tmp_path / "out")[:4] == (0, 0, 0, 4)
+    _run([traces], tmp_path / "whole")
+    assert _tables(tmp_path / "out") == _tables(tmp_path / "whole")
 
 
 def test_what_is_refused(traces, tmp_path):
