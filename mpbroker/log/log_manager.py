@@ -129,7 +129,7 @@ class LogManager:
         sync: Sync | None = None,
     ) -> None:
         self.data_dirs = tuple(data_dirs)
-        self._sync = sync or log.flush
+        self._sync = sync
         self._largest_batch_bytes = largest_batch_bytes
         self.log = log
         self.flush_on_commit = flush_on_commit
@@ -183,7 +183,7 @@ class LogManager:
 
     def _synced(self, ordinal: int, request: Request, cell: int) -> AppendResult | None:
         """Syncs the partition; None, or what is answered because that failed."""
-        error, _ = self._sync(ordinal)
+        error, _ = (self._sync or self.log.flush)(ordinal)
         if error == ErrorCode.REQUEST_TIMED_OUT:
             raise PartitionBusyError(ordinal)
         return self.log.not_synced(ordinal, request.entry, cell, ErrorCode.KAFKA_STORAGE_ERROR) if error else None

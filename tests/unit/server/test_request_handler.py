@@ -221,18 +221,21 @@ def test_a_bell_ends_a_wait_at_once(broker):
 @pytest.mark.parametrize(("flush", "waits"), [("commit", True), ("none", False), (None, False)])
 def test_a_handler_waits_for_syncs_where_the_settings_say_so(monkeypatch, flush, waits):
     made, rung = [], []
-    for name in ("MetadataCache", "open_handler_port", "open_log", "FetchSessionTable"):
+    for name in ("MetadataCache", "open_handler_port", "FetchSessionTable"):
         monkeypatch.setattr(request_handler, name, lambda *_: None)
+    monkeypatch.setattr(request_handler, "open_log", lambda *_: SimpleNamespace(flush="flush"))
+    monkeypatch.setattr(request_handler, "steady", lambda *given: given[:2])
     monkeypatch.setattr(request_handler, "LogManager", lambda *given: made.append(given) or 1 / 0)
-    overrides = [] if flush is None else [f"mpbroker.log.flush={flush}"]
+    overrides = [] if flush is None else [f"mpbroker.log.flush={flush}", "mpbroker.experiment.sync.ms=4"]
     core = SimpleNamespace(arena_handler_bytes=1 << 20, ring_service=rung.append)
     ctx = SimpleNamespace(
         core=core, config=load_broker_config(overrides=overrides, environ={}, cores=2), data_dirs=("/d",)
     )
     with pytest.raises(ZeroDivisionError):
         request_handler.build_context(ctx)
-    [(_, _, on_commit, ring, largest, data_dirs)] = made
+    [(_, _, on_commit, ring, largest, data_dirs, sync)] = made
     ring()
+    assert sync == (None if flush is None else ("flush", 4))
     assert (on_commit, data_dirs, rung) == (waits, ("/d",), [SLOT_LOG_KEEPER]) and 0 < largest < 1 << 20
 
 
