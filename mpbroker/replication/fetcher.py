@@ -136,8 +136,9 @@ class Fetcher:
         now_ms = self._clock.monotonic_ms()
         due = [self._scan_at_ms]
         for link in self._links.values():
-            at_ms = link.fetch.due_ms(now_ms)
-            if at_ms is not None and (link.connection is None or link.connection.is_idle):
+            is_idle = link.connection is None or link.connection.is_idle
+            at_ms = link.fetch.due_ms(now_ms) if is_idle else link.held_back_until_ms()
+            if at_ms is not None:
                 due.append(at_ms)
         return max(0.0, min(due) - now_ms) / 1000
 
@@ -155,6 +156,7 @@ class Fetcher:
         for leader, link in list(self._links.items()):
             link.fetch.own_epoch = own_epoch
             link.fetch.follow(by_leader.get(leader, ()))
+            link.note_what_it_lacks()
             if leader not in by_leader:
                 self._lose(link, "")
                 del self._links[leader]
@@ -214,6 +216,11 @@ class Fetcher:
         if link.is_overdue(self._ctx.config.replica_socket_timeout_ms):
             self._lose(link, "it does not answer")
             return
+        until_ms = link.held_back_until_ms()
+        if until_ms is not None and until_ms <= self._clock.monotonic_ms():
+            self._forget(link)
+            link.close()  # over a new connection what was added is asked for, too
+            return
         try:
             if link.ask():
                 link.write()
@@ -263,12 +270,15 @@ class Fetcher:
             self._lose(link, str(ended))
 
     def _lose(self, link: LeaderLink, why: str) -> None:
+        if link.connection is not None and why:
+            self._ctx.log.info("leader_connection_lost", f"{link.leader}", leader=link.leader, why=why)
+        self._forget(link)
+        link.lose()
+
+    def _forget(self, link: LeaderLink) -> None:
         if link.connection is not None:
             self._epoll.unregister(link.connection.fileno())
             del self._by_fd[link.connection.fileno()]
-            if why:
-                self._ctx.log.info("leader_connection_lost", f"{link.leader}", leader=link.leader, why=why)
-        link.lose()
 
 
 def main(ctx: ProcessContext) -> None:

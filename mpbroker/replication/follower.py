@@ -189,9 +189,13 @@ class LeaderFetch:
 
     def connection_lost(self, now_ms: int) -> None:
         """No session survives its connection here; nothing is asked before the pause is over."""
-        self._forget_session()
+        self.begin_anew()
         self._pause_ms = self._longer(self._pause_ms)
         self._not_before_ms = now_ms + self._pause_ms
+
+    def begin_anew(self) -> None:
+        """With another session, over another connection."""
+        self._forget_session()
         for each in self._partitions.values():
             each.is_waiting = False
 
@@ -232,6 +236,10 @@ class LeaderFetch:
         """When something is to be asked that may not be asked now; None: nothing waits for time alone."""
         waiting = [each.not_before_ms for each in self._partitions.values() if not (each.is_waiting or each.is_failed)]
         return max(min(waiting), self._not_before_ms, now_ms) if waiting else None
+
+    def lacks(self) -> bool:
+        """Whether a partition is followed by now that the last request does not name."""
+        return any(each.not_before_ms == 0 and key not in self._told for key, each in self._partitions.items())
 
     def answered(self, response: FetchResponse, now_ms: int) -> list[Step]:
         """Steps for the shell, each for another partition."""

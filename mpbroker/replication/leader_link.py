@@ -39,6 +39,8 @@ from mpbroker.shm.clock import Clock
 FETCH_VERSION: Final = 17
 LIST_OFFSETS_VERSION: Final = 7
 LATEST, EARLIEST = -1, -2
+HELD_BACK_MS: Final = 50
+"""An answer with records, or an error, has come by then."""
 _LAST_OFFSET: Final = slice(23, 27)
 """Of a record batch: counted from its first."""
 
@@ -104,12 +106,14 @@ class LeaderLink:
         self._then: Callable[[Struct], None] | None = None
         self.asked_ms = 0
         """When the last request was sent."""
+        self.lacks_since_ms: int | None = None
+        """Since when a partition waits that the request in flight does not name; None: none does."""
 
     def ask(self) -> bool:
         """Sends what is to be asked, if nothing is in flight. False: there is nothing now."""
         if self.connection is None or not self.connection.is_idle:
             return False
-        self.asked_ms = self._clock.monotonic_ms()
+        self.asked_ms, self.lacks_since_ms = self._clock.monotonic_ms(), None
         if self._questions:
             message, answer, version, self._then = self._questions.popleft()
             self.connection.ask(message, answer, version)
@@ -124,6 +128,18 @@ class LeaderLink:
     def is_overdue(self, timeout_ms: int) -> bool:
         """Whether an answer has not come for so long that none will."""
         return self._then is not None and self._clock.monotonic_ms() - self.asked_ms > timeout_ms
+
+    def note_what_it_lacks(self) -> None:
+        """The rows were looked at."""
+        if self.lacks_since_ms is None and self._then == self._fetched and self.fetch.lacks():
+            self.lacks_since_ms = self._clock.monotonic_ms()
+
+    def held_back_until_ms(self) -> int | None:
+        """When the request in flight is to be given up if nothing of its answer has come: the leader has nothing for
+        its partitions and holds it back, perhaps for `replica.fetch.wait.max.ms`, and acks=all waits for another one
+        that it has come to lead. None: no reason to."""
+        is_held = self.connection is not None and self.connection.correlation_id is not None
+        return self.lacks_since_ms + HELD_BACK_MS if is_held and self.lacks_since_ms is not None else None
 
     @property
     def wants_to_write(self) -> bool:
@@ -167,11 +183,16 @@ class LeaderLink:
 
     def lose(self) -> None:
         """The connection is of no use any more."""
+        self.close()
+        self.fetch.connection_lost(self._clock.monotonic_ms())
+
+    def close(self) -> None:
+        """What is under way over it is forgotten; the next one may be made at once."""
         if self.connection is not None:
             self.connection.close()
-        self.connection, self._then = None, None
+        self.connection, self._then, self.lacks_since_ms = None, None, None
         self._questions.clear()
-        self.fetch.connection_lost(self._clock.monotonic_ms())
+        self.fetch.begin_anew()
 
     def _fetched(self, response: Struct) -> None:
         assert isinstance(response, FetchResponse)
