@@ -27,9 +27,16 @@ class ClusterCache:
     """Brokers by id: `brokers` live, `gone` lived until not long ago. Call `refresh` before relying on them for a
     request. `is_dead(broker, listener)`: what else is known of one."""
 
-    def __init__(self, core: Core, is_dead: Callable[[int, str], bool] = _nobody_knows) -> None:
+    def __init__(
+        self,
+        core: Core,
+        is_dead: Callable[[int, str], bool] = _nobody_knows,
+        now_ms: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._core = core
         self._is_dead = is_dead
+        self._now_ms = now_ms
+        self._lost_ms: dict[str, dict[int, int]] = {}
         self._generation = -1
         self.brokers: dict[int, Broker] = {}
         self.gone: dict[int, Broker] = {}
@@ -62,6 +69,17 @@ class ClusterCache:
         if dead is None:
             dead = self._dead[listener] = frozenset(one for one in found if self._is_dead(one, listener))
         return found - dead if dead else found
+
+    def lost_within(self, listener: str, for_ms: int) -> frozenset[int]:
+        """Brokers that are dead or gone, and were found to be no longer ago than that: who leads in their place may not
+        be known yet."""
+        self.reached(listener)
+        lost, before = self._dead[listener] | self.gone.keys(), self._lost_ms.get(listener, {})
+        if not lost and not before:
+            return lost
+        now_ms = self._now_ms()
+        since = self._lost_ms[listener] = {broker: before.get(broker, now_ms) for broker in lost}
+        return frozenset(broker for broker in lost if now_ms - since[broker] < for_ms)
 
     def assignment(self, ordinal: int, topic_id: bytes) -> Assignment | None:
         """Of a partition's row; None: no controller has spoken of it yet."""

@@ -172,7 +172,7 @@ def _cluster(ctx: ProcessContext) -> ClusterCache | None:
         return None
     from mpbroker.metadata.listener_locks import ListenerLocks  # a broker by itself needs none of it
 
-    return ClusterCache(ctx.core, ListenerLocks(place).is_dead)
+    return ClusterCache(ctx.core, ListenerLocks(place).is_dead, SystemClock().monotonic_ms)
 
 
 def build_context(ctx: ProcessContext) -> ServerContext:

@@ -23,6 +23,7 @@ from mpbroker.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 from mpbroker.server.apis import PARKED, Api, Outcome
+from mpbroker.server.awaited_leader import awaited, hold
 from mpbroker.server.delayed_command import park_for_controller
 from mpbroker.server.internal_topics import new_topic
 from mpbroker.server.server_context import ServerContext
@@ -42,7 +43,23 @@ def handle(context: ServerContext, request: Request, message: FindCoordinatorReq
     context.metadata.refresh()
     if context.metadata.topic(topic) is None:
         return _create_topic(context, request, message, topic)
+    if _is_coordinator_awaited(context, request, message, topic):
+        return hold(context, request, lambda: handle(context, request, message))
     return _here(context, request, message)
+
+
+def _is_coordinator_awaited(
+    context: ServerContext, request: Request, message: FindCoordinatorRequest, name: str
+) -> bool:
+    """Whether the coordinator of one of the keys has just died, and nobody leads in its place yet."""
+    cluster, topic = context.cluster, context.metadata.topic(name)
+    if cluster is None or topic is None:
+        return False
+    cluster.refresh()
+    lost = awaited(context, request)
+    keys = message.coordinator_keys if request.api_version >= BATCHED_FROM else [message.key]
+    rows = {topic.partitions[partition_of(key, len(topic.partitions))] for key in keys} if lost else set()
+    return any((found := cluster.leader(row)) is not None and found[0] in lost for row in rows)
 
 
 def _here(context: ServerContext, request: Request, message: FindCoordinatorRequest) -> FindCoordinatorResponse:

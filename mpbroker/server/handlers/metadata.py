@@ -27,7 +27,8 @@ from mpbroker.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from mpbroker.protocol.types import ZERO_UUID
-from mpbroker.server.apis import Api
+from mpbroker.server.apis import Api, Outcome
+from mpbroker.server.awaited_leader import awaited, hold
 from mpbroker.server.server_context import ServerContext
 
 IDS_SINCE = 12  # the version that may ask by id; older ones with an id are refused
@@ -39,7 +40,7 @@ TOPIC_OPERATIONS = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 
 
-def handle(context: ServerContext, request: Request, message: MetadataRequest) -> MetadataResponse:
+def handle(context: ServerContext, request: Request, message: MetadataRequest) -> Outcome:
     code = _refusal(request, message)
     if code:
         return failed(message, request.api_version, code)
@@ -56,8 +57,28 @@ def handle(context: ServerContext, request: Request, message: MetadataRequest) -
     if message.include_topic_authorized_operations:
         for topic in topics:
             topic.topic_authorized_operations = TOPIC_OPERATIONS
+    if _is_leader_awaited(context, request, topics):
+        return hold(context, request, lambda: handle(context, request, message))
     wanted = message.include_cluster_authorized_operations
     return _response(context, request, topics, CLUSTER_OPERATIONS if wanted else OPERATIONS_UNKNOWN)
+
+
+def _is_leader_awaited(context: ServerContext, request: Request, topics: list[MetadataResponseTopic]) -> bool:
+    """Whether the leader of one of them has just died, and nobody leads in its place yet."""
+    lost = awaited(context, request)
+    if not lost:
+        return False
+    known = {topic.name: context.metadata.topic(topic.name) for topic in topics if topic.name is not None}
+    rows = [
+        topic.partitions[one.partition_index]
+        for told in topics
+        if told.name is not None and (topic := known[told.name]) is not None
+        for one in told.partitions
+        if one.error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    ]
+    assert context.cluster is not None
+    leaders = {found[0] for ordinal in rows if (found := context.cluster.leader(ordinal)) is not None}
+    return not leaders.isdisjoint(lost)
 
 
 def _refusal(request: Request, message: MetadataRequest) -> int:

@@ -9,6 +9,7 @@ from mpbroker.protocol.messages.describe_cluster import DescribeClusterRequest
 from mpbroker.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from mpbroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from mpbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from mpbroker.server.awaited_leader import HELD_MS, LOOK_EVERY_MS
 from mpbroker.shm.cluster_table import (
     GONE,
     Assignment,
@@ -20,7 +21,7 @@ from mpbroker.shm.cluster_table import (
 )
 from tests.harness.in_process_broker import InProcessBroker
 
-ID = b"i" * 16
+ID, OFFSETS = b"i" * 16, b"o" * 16
 
 
 @pytest.fixture
@@ -103,46 +104,114 @@ def test_the_leader_of_its_partition_coordinates_a_group(broker):
     assert (one.node_id, one.error_code) == expected[0]
 
 
-def test_a_leader_that_has_just_died_is_no_leader_whatever_was_told(broker):
-    """Who lost the connection to it asks at once; told of it as a leader, it would ask again a second later."""
-    dead = set()
-    broker.handler.context.cluster = ClusterCache(broker.core, lambda *asked: asked in dead)
+class Deaths:
+    """Who is dead, by listener; what is asked is answered at once, or when the clock has gone on."""
+
+    def __init__(self, broker):
+        self.dead, self.broker = set(), broker
+        cluster = ClusterCache(broker.core, lambda *asked: asked in self.dead, broker.clock.monotonic_ms)
+        broker.handler.context.cluster = cluster
+
+    def ask(self, message, version):
+        self.broker.send(message, version)
+        return self.answered(message, version, 0)
+
+    def answered(self, message, version, after_ms):
+        """None: it is still held."""
+        self.broker.clock.advance(after_ms)
+        self.broker.step()
+        answers = self.broker.collect()
+        return self.broker.decode(message, version, answers[0][2]) if answers else None
+
+    def leader(self, after_ms=None):
+        """Of the topic's partition: (code, leader, offline replicas)."""
+        message = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+        answer = self.ask(message, 9) if after_ms is None else self.answered(message, 9, after_ms)
+        if answer is None:
+            return None
+        [one] = answer.topics[0].partitions
+        assert [each.node_id for each in answer.brokers] == [1, 2]
+        return one.error_code, one.leader_id, one.offline_replicas
+
+    def coordinator(self, after_ms=None):
+        message = FindCoordinatorRequest(coordinator_keys=["a"])
+        answer = self.ask(message, 4) if after_ms is None else self.answered(message, 4, after_ms)
+        return None if answer is None else (answer.coordinators[0].node_id, answer.coordinators[0].error_code)
+
+
+@pytest.fixture
+def deaths(broker):
     [ordinal] = broker.create_topic("t", 1, topic_id=ID)
     assign(broker, ordinal, 0, 2, [2, 1])
-    seen = []
-    for dead_ones in (set(), {(2, "PLAINTEXT")}, {(2, "OTHER")}):
-        dead.clear()
-        dead.update(dead_ones)
-        answer = broker.call(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 9)
-        [one] = answer.topics[0].partitions
-        seen.append((one.error_code, one.leader_id, one.offline_replicas))
-        assert [each.node_id for each in answer.brokers] == [1, 2]
-    assert seen == [(0, 2, [3]), (5, -1, [2, 3]), (0, 2, [3])]
+    return Deaths(broker)
 
 
-def test_a_coordinator_that_has_just_died_is_none(broker):
-    dead = set()
-    broker.handler.context.cluster = ClusterCache(broker.core, lambda *asked: asked in dead)
-    [ordinal] = broker.create_topic(OFFSETS_TOPIC, 1, internal=True, topic_id=ID)
-    assign(broker, ordinal, 0, 2, [2, 1])
-    seen = []
-    for dead_ones in (set(), {(2, "PLAINTEXT")}):
-        dead.update(dead_ones)
-        [one] = broker.call(FindCoordinatorRequest(coordinator_keys=["a"]), 4).coordinators
-        seen.append((one.node_id, one.error_code))
-    assert seen == [(2, 0), (-1, 15)]
+def test_a_leader_that_has_just_died_is_no_leader_whatever_was_told(deaths):
+    """Who lost the connection to it asks at once. Told of it as a leader, or of none, a client may ask again no sooner
+    than a second later: it is told when another one is elected, if that is soon."""
+    assert deaths.leader() == (0, 2, [3])
+    deaths.dead.add((2, "OTHER"))
+    assert deaths.leader() == (0, 2, [3])
+    deaths.dead.add((2, "PLAINTEXT"))
+    assert deaths.leader() is None and deaths.leader(HELD_MS - LOOK_EVERY_MS) is None
+    assert deaths.leader(LOOK_EVERY_MS) == (5, -1, [2, 3])
+    assert deaths.leader() == (5, -1, [2, 3]), "it has been waited for"
+    deaths.dead.clear()
+    assert deaths.leader() == (0, 2, [3])
+    deaths.dead.add((2, "PLAINTEXT"))
+    assert deaths.leader() is None, "it lived meanwhile"
 
 
-def test_a_broker_that_is_gone_is_still_shown_to_clients_but_leads_nothing(broker):
+def test_the_next_leader_is_told_as_soon_as_it_is_elected(broker, deaths):
+    deaths.dead.add((2, "PLAINTEXT"))
+    assert deaths.leader() is None
+    assign(broker, 0, 0, 1, [1])
+    assert deaths.leader(LOOK_EVERY_MS) == (0, 1, [2, 3])
+
+
+def test_only_whoever_asks_for_what_the_dead_one_led_waits(broker, deaths):
+    [ordinal] = broker.create_topic("other", 1, topic_id=b"o" * 16)
+    assign(broker, ordinal, 0, 1, [1], b"o" * 16)
+    deaths.dead.add((2, "PLAINTEXT"))
+    [other] = deaths.ask(MetadataRequest(topics=[MetadataRequestTopic(name="other")]), 9).topics
+    assert [one.leader_id for one in other.partitions] == [1]
+    broker.handler.context.is_ending = lambda: True
+    assert deaths.leader() == (5, -1, [2, 3]), "a broker that stops waits for nobody"
+
+
+def test_a_leader_that_is_gone_is_waited_for_too(broker, deaths):
+    ends = [Endpoint("PLAINTEXT", 0, "one.example", 19091)]
+    brokers_write(broker.core, [Broker(1, 7, ends), Broker(2, GONE, ends)])
+    cluster_announce(broker.core, 1, 5, 7)
+    assert deaths.leader() is None
+    assign(broker, 0, 0, 1, [1])
+    assert deaths.leader(LOOK_EVERY_MS) == (0, 1, [2, 3])
+
+
+def test_a_coordinator_that_has_just_died_is_none(broker, deaths):
+    [ordinal] = broker.create_topic(OFFSETS_TOPIC, 1, internal=True, topic_id=OFFSETS)
+    assign(broker, ordinal, 0, 2, [2, 1], OFFSETS)
+    assert deaths.coordinator() == (2, 0)
+    deaths.dead.add((2, "PLAINTEXT"))
+    assert deaths.coordinator() is None and deaths.coordinator(HELD_MS) == (-1, 15)
+    deaths.dead.clear()
+    assert deaths.coordinator() == (2, 0)
+    deaths.dead.add((2, "PLAINTEXT"))
+    assert deaths.coordinator() is None
+    assign(broker, ordinal, 0, 1, [1], OFFSETS)
+    assert deaths.coordinator(LOOK_EVERY_MS) == (1, 0)
+
+
+def test_a_broker_that_is_gone_is_still_shown_to_clients(broker):
     """In one answer with the new leader, that a broker is no more makes librdkafka 2.16 lose the partitions of both."""
     ends = [Endpoint("PLAINTEXT", 0, "one.example", 19091)]
     brokers_write(broker.core, [Broker(2, 8, ends), Broker(1, GONE, ends)])
     cluster_announce(broker.core, 1, 5, 8)
     [ordinal] = broker.create_topic("t", 1, topic_id=ID)
-    assign(broker, ordinal, 0, 1, [2, 1])
+    assign(broker, ordinal, 0, 2, [2, 1])
     answer = broker.call(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 9)
     assert [(one.node_id, one.port) for one in answer.brokers] == [(2, 19091), (1, 19091)]
     [one] = answer.topics[0].partitions
-    assert (one.error_code, one.leader_id, one.offline_replicas) == (5, -1, [1, 3])
+    assert (one.error_code, one.leader_id, one.offline_replicas) == (0, 2, [1, 3])
     assert answer.controller_id == -1
     assert [one.broker_id for one in broker.call(DescribeClusterRequest(), 1).brokers] == [2]
