@@ -8,8 +8,8 @@ Each topic has one partition, since a trace record names a topic only. Of each k
 the longest gap is shown, in milliseconds after the kill: `lost` the controller has seen that the broker is gone, or
 `started` another one is the controller, `elected`, `led` the new leader leads, `followed` another replica follows it,
 `known` all that live can tell clients so, `sent` the first Produce came to the new leader, `acked` it was answered; and
-`gap`, at the client, from the last acknowledgement before to the first after. `others_gap`: of topics that had another
-leader; `late`: for how much of the gap a process that only sleeps stood still.
+`gap`, at the client, between two acknowledgements, and from when: long before 0, something else stood still.
+`others_gap`: of topics that had another leader; `late`: for how much of the gap a process that only sleeps stood still.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ class Kills:
             "controller": of_controller,
             "topic": worst,
             **found.after(killed_s),
+            "gap_from": round((began_s - killed_s) * 1000),
             "gap_ms": round(gap_s * 1000),
             "least_gap_ms": round(min(gaps[topic][0] for topic in mine) * 1000),
             "others_gap_ms": round(max(gaps[topic][0] for topic in self._topics if topic not in mine) * 1000),
