@@ -504,7 +504,9 @@ static void test_what_is_counted_when_there_is_no_room(void)
     CHECK_EQ(d.p[0].arena.units.used, 0);
     CHECK_EQ(counted(MPB_C_QUEUED_BYTES), 500);
     CHECK(mpb_handler_claim(&d.h[0], false) >= 0);
+    script.monotonic_ns[0] = 64 * 30;
     CHECK_EQ(mpb_retry(&d.p[0], 4), 4);
+    CHECK_EQ(trace_of(4)->stage[MPB_STAGE_ENQUEUED], 20); /* when it got in, not when it was refused */
     drama_close(&d);
 }
 

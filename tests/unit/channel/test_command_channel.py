@@ -6,7 +6,9 @@ from mpbroker import _native
 from mpbroker.channel.command_channel import CommandChannel
 from mpbroker.channel.handler_port import COMMAND_FULL, COMMAND_PARTS, COMMAND_TOO_LONG, HandlerPort
 from mpbroker.channel.processor_port import ProcessorPort
+from mpbroker.shm.counters import Counter
 from mpbroker.shm.layout import SLOT_CLUSTER_CONTROLLER, SLOT_CONTROLLER
+from mpbroker.shm.process_table import ProcessRow
 from tests.harness.small_core import small_core
 
 
@@ -28,6 +30,16 @@ def test_a_command_and_its_answer(core):
     assert handler.take_dirty() == (False, [])
     assert handler.answers() == [(number, b"done")]
     assert handler.answers() == []
+
+
+def test_answered_commands_are_counted(core):
+    handler, controller, row = HandlerPort(core, 0), CommandChannel(core), ProcessRow(core, SLOT_CONTROLLER)
+    for done in (1, 2):
+        number = handler.send(b"x", done)
+        controller.claim(0)
+        assert row.counter(Counter.COMMANDS_DONE) == done - 1
+        assert [controller.complete(number, b"done", 1) for _ in range(2)] == [True, False]
+        assert row.counter(Counter.COMMANDS_DONE) == done
 
 
 def test_the_table_and_a_command_are_bounded(core):

@@ -65,10 +65,10 @@ class Topics:
         )
         self.context = SimpleNamespace(by_id={TOPIC: topic}, by_name={"t": topic})
         self.can_create, self.may_be_offline = True, False
-        self.dropped = []
+        self.dropped, self.announced = [], 0
 
     def announce_made(self):
-        pass
+        self.announced += 1
 
     def has_log(self, row):
         return row not in self.dropped
@@ -100,6 +100,15 @@ def stop_replica(*partitions):
     states = [StopReplicaPartitionState(partition_index=number, leader_epoch=2) for number in partitions]
     topics = [StopReplicaTopicState(topic_name="t", partition_states=states)]
     return StopReplicaRequest(controller_id=1, controller_epoch=1, broker_epoch=1, topic_states=topics)
+
+
+@pytest.mark.parametrize(("epoch", "announced"), [(1, 1), (0, 0)])
+def test_what_was_made_is_announced_once_for_a_request(epoch, announced):
+    """Of a controller of before nothing was made."""
+    topics, request = Topics(), leader_and_isr(0, 1)
+    request.controller_epoch = epoch
+    code, _ = requests(Log(), topics).leader_and_isr(request)
+    assert (topics.announced, code == 0) == (announced, bool(announced))
 
 
 @pytest.mark.parametrize("call", ["replica_state", "become"])

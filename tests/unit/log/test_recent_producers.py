@@ -15,6 +15,7 @@ def test_an_open_transaction_comes_first_and_a_marker_has_its_epoch():
     """-1: no marker of it is known."""
     producers = [
         entry(1, 10),  # nothing about transactions
+        entry(6, 0),  # nor in the log's first record
         entry(2, 20, epoch=7, coordinator_epoch=0),
         entry(3, 30, epoch=8, txn_first=25),
         entry(4, -1, epoch=9),  # a marker is all there is of it

@@ -254,6 +254,7 @@ def test_a_successor_finds_used_and_free_rows(world):
 def test_rows_beyond_the_used_ones_are_not_looked_at(world):
     assert rows_high(world.core) == (0, 0)
     world.snapshot.reserve()
+    assert rows_high(world.core) == (1, 0)
     rows_raise(world.core, 0, 9)
     assert rows_high(world.core) == (1, 9)
     rows_raise(world.core, 0, 2)

@@ -4,7 +4,7 @@ import pytest
 
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData
-from mpbroker.replication.follower import FetchLimits, Followed, LeaderFetch, Truncate
+from mpbroker.replication.follower import FetchLimits, Followed, LeaderFetch, OutOfRange, Truncate
 
 LEADER, FOLLOWER = 0, 1
 
@@ -56,3 +56,37 @@ def test_a_leader_holds_no_answer_back_while_another_partition_is_to_be_asked_fo
         seen.append(fetch.next_request(now_ms).max_wait_ms)
         fetch.answered(FetchResponse(), now_ms)
     assert seen == waits_ms
+
+
+def followed(partition):
+    return Followed(partition, b"t" * 16, partition, LEADER, 1, 0, 0, 0, 0)
+
+
+def answer(*partitions, **more):
+    rows = [PartitionData(partition_index=number, **more) for number in partitions]
+    return FetchResponse(session_id=7, responses=[FetchableTopicResponse(topic_id=b"t" * 16, partitions=rows)])
+
+
+def asked_for(request):
+    return [(one.partition, one.fetch_offset) for topic in request.topics for one in topic.partitions]
+
+
+def test_what_is_out_of_range_is_asked_for_again_from_where_the_log_begins_then():
+    """Nothing of it meanwhile, and nothing that is said of it counts."""
+    fetch = LeaderFetch(FOLLOWER, 1, FetchLimits(wait_max_ms=0))
+    fetch.follow([followed(0)])
+    assert asked_for(fetch.next_request(0)) == [(0, 0)]
+    for steps in ([OutOfRange(0, b"t" * 16, 1)], []):
+        assert fetch.answered(answer(0, error_code=ErrorCode.OFFSET_OUT_OF_RANGE), 0) == steps
+        assert fetch.next_request(10_000) is None and fetch.due_ms(0) is None
+    fetch.moved(0, 40, 0, 40)
+    assert asked_for(fetch.next_request(0)) == [(0, 40)]
+
+
+def test_only_what_is_followed_and_was_asked_for_is_taken_from_an_answer():
+    """0 is followed no more, 2 not yet asked for, 3 followed in another epoch."""
+    fetch = LeaderFetch(FOLLOWER, 1, FetchLimits(wait_max_ms=0))
+    fetch.follow([followed(0), followed(1), followed(3)])
+    assert asked_for(fetch.next_request(0)) == [(0, 0), (1, 0), (3, 0)]
+    fetch.follow([followed(1), followed(2), followed(3)._replace(leader_epoch=2)])
+    assert [step.ordinal for step in fetch.answered(answer(0, 1, 2, 3, high_watermark=0), 0)] == [1]

@@ -1,9 +1,11 @@
 """Markers reach the tracer from their owner only, whole or not at all; junk goes away with one complaint."""
 
+import contextlib
 import fcntl
 import json
 import os
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -120,6 +122,14 @@ def test_a_flood_is_taken_in_portions(tmp_path, spool):
         for mark in marks:
             spool.done(mark)
     assert sorted(taken) == list(range(1, 201))
+
+
+def test_one_look_opens_so_many_files_and_no_more(spool, monkeypatch):
+    """Whoever fills the directory with what is none takes no more of the tracer's time."""
+    opened, names = [], [SimpleNamespace(name=f"{number}.mark") for number in range(1500)]
+    monkeypatch.setattr(spool, "_read", opened.append)
+    monkeypatch.setattr(os, "scandir", lambda path: contextlib.nullcontext(iter(names)))
+    assert spool.take() == [] and len(opened) == 1024
 
 
 def test_whether_a_tracer_watches(tmp_path, spool):
