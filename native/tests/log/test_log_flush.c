@@ -5,9 +5,11 @@
 
 #include "log/log_flush.h"
 #include "log/log_io.h"
+#include "log/marker.h"
 #include "shm/metadata.h"
 #include "log/roll.h"
 #include "log/truncate.h"
+#include "log/txn_verify.h"
 
 static const struct batch_spec PLAIN = {.records = 1, .producer_id = -1, .timestamp = 100, .payload = 40, .mark = 'a'};
 static int syncs, fail_at;  /* syncs seen; the one to fail, 0: none */
@@ -176,6 +178,46 @@ static void test_a_deletion_overtakes_a_flush(void)
     end(&f);
 }
 
+/* A transaction in partition 0 that is aborted, or committed. */
+static void transact(struct fixture *f, bool commit)
+{
+    static int32_t sequence;
+    struct batch_spec spec = PLAIN;
+    struct mpb_marker marker = {
+        .producer_id = ++sequence, .commit = commit, .now_ms = 5000, .leader_epoch = -1, .entry = MPB_NO_REQUEST};
+    struct mpb_append_result result;
+    spec.producer_id = sequence;
+    spec.transactional = true;
+    CHECK_EQ(mpb_txn_verify(&f->log, 0, NULL, spec.producer_id, 0, MPB_NO_GUARD), 0);
+    CHECK_EQ(append_batch(&f->log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &spec).error, 0);
+    mpb_append_marker(&f->log, &FIX_OPTIONS, &marker, &result);
+    CHECK_EQ(result.error, 0);
+}
+
+/* What was aborted since the last flush stands in an index that is synced with the log, and the directory that names it. */
+static void test_aborted_transactions(void)
+{
+    enum { LOG_ALONE = 1, WITH_ABORTS = 3 };
+    struct fixture f;
+    int64_t flushed;
+    for (int which = 0; which <= WITH_ABORTS; which++) {
+        begin(&f);
+        append(&f, 0, 1);
+        CHECK_EQ(mpb_log_flush(&f.log, 0, &flushed), 0);
+        transact(&f, true);
+        syncs = 0;
+        CHECK_EQ(mpb_log_flush(&f.log, 0, &flushed), 0);
+        CHECK_EQ(syncs, LOG_ALONE);
+        transact(&f, false);
+        syncs = 0;
+        fail_at = which;
+        CHECK_EQ(mpb_log_flush(&f.log, 0, &flushed), which == 0 ? 0 : MPB_ERR_KAFKA_STORAGE_ERROR);
+        CHECK_EQ(syncs, which == 0 ? WITH_ABORTS : which);
+        CHECK_EQ(flushed, which == 0 ? 5 : 3);
+        end(&f);
+    }
+}
+
 int main(void)
 {
     test_what_is_synced();
@@ -183,6 +225,7 @@ int main(void)
     test_truncation_and_recovery();
     test_a_file_that_is_gone();
     test_a_deletion_overtakes_a_flush();
+    test_aborted_transactions();
     printf("log_flush: %lu checks\n", checks_made);
     return 0;
 }

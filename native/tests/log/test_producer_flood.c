@@ -105,6 +105,26 @@ static void test_a_freed_row_leaves_its_chain(void)
     end();
 }
 
+/* Wherever in its chain it stands: the others stay. */
+static void test_a_row_leaves_a_chain_of_several(void)
+{
+    enum { SEVERAL = 4 };
+    for (int64_t gone = 0; gone < SEVERAL; gone++) {
+        int64_t written_ms;
+        bool again;
+        begin(FIX_PRODUCERS);
+        const struct mpb_partition *row = &f.core.partitions[1];
+        for (int64_t i = 0; i < SEVERAL; i++)
+            CHECK_EQ(produce(1, 5 + i * MPB_PRODUCER_CHAINS, 0).error, 0);
+        uint32_t at = mpb_producer_find(&f.core, row, 5 + gone * MPB_PRODUCER_CHAINS);
+        CHECK(at != 0 && mpb_producer_time(&f.core, at - 1, &written_ms, &again));
+        CHECK(mpb_producer_free_once(&f.core, at - 1, 1, written_ms));
+        for (int64_t i = 0; i < SEVERAL; i++)
+            CHECK_EQ(mpb_producer_find(&f.core, row, 5 + i * MPB_PRODUCER_CHAINS) == 0, i == gone);
+        end();
+    }
+}
+
 /* Each of the table's rows is another partition's: the one that wrote longest ago goes. */
 static void test_a_new_producer_gets_a_row_of_another_partition(void)
 {
@@ -171,13 +191,31 @@ static void test_a_lost_row_is_found(void)
     end();
 }
 
+/* Nor does anybody have to go for a row that a dead process freed and said nothing of, while the table has only just been
+ * found full: it is looked for a good while. */
+static void test_a_row_freed_in_silence_is_taken_first(void)
+{
+    enum { ROWS = 300, FREED = 100 };
+    begin(ROWS);
+    mpb_store_release(&f.core.producers[FREED].owner, 2);
+    for (int64_t i = 0; i < ROWS - 1; i++)
+        CHECK_EQ(produce(0, i, 0).error, 0);
+    CHECK_EQ(rows_of(0), ROWS - 1);
+    mpb_store_release(&f.core.producers[FREED].owner, 0);
+    CHECK_EQ(produce(0, ROWS, 0).error, 0);
+    CHECK_EQ(rows_of(0), ROWS);
+    end();
+}
+
 int main(void)
 {
     test_a_flood_goes_round_in_its_own_rows();
     test_a_new_producer_gets_a_row_of_another_partition();
     test_a_freed_row_leaves_its_chain();
+    test_a_row_leaves_a_chain_of_several();
     test_a_table_of_producers_at_work_refuses();
     test_a_lost_row_is_found();
+    test_a_row_freed_in_silence_is_taken_first();
     printf("producer flood: %lu checks\n", checks_made);
     return 0;
 }

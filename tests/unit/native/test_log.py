@@ -165,6 +165,16 @@ def test_idempotent_duplicates_and_snapshot_rows(log):
     assert append(log, batch).duplicate
 
 
+def test_a_table_that_is_full_takes_no_more_producers(log):
+    """Whoever loads hears of it; what was loaded before stays."""
+    room = 64
+    rows = [(producer, 0, 0, 0, producer, 0, NOW_MS) for producer in range(room + 1)]
+    assert log.load_producers(3, rows[:room]) == 0
+    assert log.load_producers(3, rows) == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert log.load_transactions(3, [(room, 0, 0, -1, NOW_MS)]) == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert sorted(log.producers(3)[1]) == rows[:room]
+
+
 def test_publish_continues_what_is_on_disk(log, tmp_path):
     append(log, make_batch([b"a"]))
     state = log.state(3)

@@ -80,6 +80,14 @@ def test_what_is_asked_and_written_is_the_same(both):
     assert native.passed.count("fetcher.answered") < 10, "crash points are passed natively"
 
 
+def test_when_its_last_request_was_sent_goes_along(native):
+    """What is lent while an answer is waited for comes back with that time: it is overdue no sooner and no later."""
+    native.step()
+    assert native.steady.has(native.link) and native.link.asked_ms == native.clock.now_ms
+    native.steady.take_back(native.link)
+    assert native.link.asked_ms == native.clock.now_ms and not native.link.connection.is_idle
+
+
 def first(answer):
     return answer.responses[0].partitions[0]
 

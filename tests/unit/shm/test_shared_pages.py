@@ -23,6 +23,15 @@ after = {{id(each) for each in [bytes({size}) for _ in range(20)]}} & free
 print(len(before), len(after), filled)
 """
 
+HOLES_LATER = """
+from mpbroker import _native
+first = _native.fill_free_memory()
+made = [bytes({size}) for _ in range(100)]
+kept = made[::2]
+del made
+print(first, _native.fill_free_memory())
+"""
+
 COUNTED = """
 import os
 from mpbroker import _native
@@ -45,6 +54,13 @@ def test_what_is_allocated_later_lies_between_no_objects(size):
     assert before > 0
     assert after == 0
     assert 50 * size < filled < LARGEST_FILL_BYTES
+
+
+@pytest.mark.parametrize("size", [600, 1200])
+def test_what_is_filled_is_told(size):
+    """Once all is filled, only the new holes are: larger ones than CPython's."""
+    first, filled = in_a_python(HOLES_LATER.format(size=size))
+    assert 40 * size < filled < 60 * size + first // 2
 
 
 def test_another_allocator_costs_a_bounded_amount():
