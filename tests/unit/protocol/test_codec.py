@@ -391,6 +391,16 @@ def test_a_plan_that_is_there_is_not_asked_for(version):
     assert asked == [(MetadataRequest, 14)]
 
 
+@pytest.mark.parametrize("plan", [None, codec._build(ProduceRequest, 3)])
+def test_the_plan_of_another_class_is_not_followed(plan):
+    _native.codec_connect_plans({}, lambda cls, version: plan)
+    try:
+        with pytest.raises(TypeError, match="another class"):
+            encode(MetadataRequest(), 9)
+    finally:
+        _native.codec_connect_plans(codec._PLANS, codec._build)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
