@@ -454,8 +454,30 @@ static void test_where_it_stops(void)
     mpb_key_map_close(&map);
 }
 
+/* Only batches of a transaction are: neither its marker, nor what its producer wrote outside of it. */
+static void test_what_was_aborted(void)
+{
+    static const struct mpb_aborted_range RANGES[] = {{5, 10, 20}, {5, 30, 40}, {7, 12, 15}};
+    static const struct {
+        int64_t producer_id, offset;
+        bool aborted;
+    } ROWS[] = {{5, 9, false},  {5, 10, true},  {5, 19, true},  {5, 20, false}, {5, 29, false}, {5, 30, true},
+                {5, 40, false}, {6, 12, false}, {7, 11, false}, {7, 12, true},  {7, 14, true},  {7, 15, false}};
+    const struct mpb_aborted_ranges ranges = {RANGES, sizeof RANGES / sizeof *RANGES};
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        struct mpb_batch_info info = {.producer_id = ROWS[i].producer_id, .base_offset = ROWS[i].offset};
+        CHECK(!mpb_batch_is_aborted(&ranges, &info));
+        info.attributes = MPB_ATTRIBUTE_TRANSACTIONAL;
+        CHECK_EQ(mpb_batch_is_aborted(&ranges, &info), ROWS[i].aborted);
+        CHECK(!mpb_batch_is_aborted(&NONE_ABORTED, &info));
+        info.attributes |= MPB_ATTRIBUTE_CONTROL;
+        CHECK(!mpb_batch_is_aborted(&ranges, &info));
+    }
+}
+
 int main(void)
 {
+    test_what_was_aborted();
     test_hash_of_the_reference();
     test_map();
     test_newest_of_each_key();

@@ -147,3 +147,6 @@ def test_the_store_hears_of_what_lies_elsewhere_now(several):
     assert [several.settle(made, number, number, 1) for number in range(3)] == [True, False, True]
     assert made.directories == ["b", "b", "b"]
     assert not several.settle(topic(""), 0, 7, 0)  # made while there was one
+    grown = topic("a")
+    assert not several.settle(grown, 1, 8, 0) and several.settle(grown, 1, 8, 2)  # of which nothing is noted yet
+    assert grown.directories == ["a", "c"]
