@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mpbroker.errors import MpbrokerError, NoBrokerOfYours
 
 if TYPE_CHECKING:
+    from mpbroker.analysis.engine.engines.cluster import Cluster
     from mpbroker.trace.record_filter import RecordFilter
 
 _LAST_NS = 1 << 62  # in the year 2116
@@ -28,6 +29,12 @@ class BadTime(MpbrokerError):
 
 class BadApi(MpbrokerError):
     """A name that no API of Kafka has."""
+
+    exit_code = 2
+
+
+class BadSetting(MpbrokerError):
+    """--conf without a value."""
 
     exit_code = 2
 
@@ -93,6 +100,33 @@ def define_slice(parser: argparse.ArgumentParser) -> None:
         metavar="ID",
         help="only this broker (several times)",
     )
+
+
+def define_spark(parser: argparse.ArgumentParser) -> None:
+    """--master, --remote, --conf."""
+    parser.add_argument("--master", metavar="URL", help="Spark's master (default: this machine)")
+    parser.add_argument("--remote", metavar="URL", help="a Spark Connect server, sc://host:port")
+    parser.add_argument(
+        "--conf",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of Spark's, as of a catalog (several times)",
+    )
+
+
+def cluster_of(arguments: argparse.Namespace) -> "Cluster":
+    """What those say; BadSetting."""
+    from mpbroker.analysis.engine.engines.cluster import Cluster
+
+    settings = {}
+    for text in arguments.settings:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise BadSetting(f"--conf {text}: write --conf NAME=VALUE")
+        settings[name] = value
+    return Cluster(arguments.master, arguments.remote, settings)
 
 
 def define_requests(parser: argparse.ArgumentParser) -> None:

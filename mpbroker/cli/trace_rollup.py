@@ -8,6 +8,7 @@ from mpbroker.cli import trace_arguments
 from mpbroker.cli.extras import extras
 
 if TYPE_CHECKING:
+    from mpbroker.analysis.engine.engines.cluster import Cluster
     from mpbroker.analysis.engine.rollups.job import Report
 
 DESCRIPTION = """\
@@ -27,7 +28,10 @@ def define(parser: argparse.ArgumentParser, _: str = "rollup") -> None:
         "sources", nargs="+", metavar="SRC", help="folders with trace segments (searched downwards), or such files"
     )
     parser.add_argument(
-        "destination", metavar="DST", help="the table's folder, or with Spark its URL; made if it is not there"
+        "destination",
+        metavar="DST",
+        help="the table's folder, or with Spark its URL or "
+        "table:CATALOG.NAMESPACE.TABLE (Iceberg); made if it is not there",
     )
     parser.add_argument(
         "--window-ms",
@@ -38,19 +42,19 @@ def define(parser: argparse.ArgumentParser, _: str = "rollup") -> None:
     parser.add_argument(
         "--engine", choices=("local", "spark"), default="local", help="who counts (default: this process)"
     )
-    parser.add_argument("--master", metavar="URL", help="Spark's master (default: this machine)")
-    parser.add_argument("--remote", metavar="URL", help="a Spark Connect server, sc://host:port")
+    trace_arguments.define_spark(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Count what is new and say what was done."""
     with extras():
-        from mpbroker.analysis.engine.input.places import local_path
+        from mpbroker.analysis.engine.input.places import is_table, local_path
         from mpbroker.analysis.engine.rollups import job, table
         from mpbroker.analysis.engine.rollups.table_files import LocalFiles
 
-        if arguments.engine == "spark" or arguments.master or arguments.remote:
-            report = _in_spark(arguments)
+        cluster = trace_arguments.cluster_of(arguments)
+        if arguments.engine == "spark" or cluster.is_named or is_table(arguments.destination):
+            report = _in_spark(arguments, cluster)
         else:
             found = table.open_or_create(LocalFiles(local_path(arguments.destination)), arguments.window_ms)
             report = job.run(arguments.sources, found, job.LocalCounter())
@@ -58,18 +62,13 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _in_spark(arguments: argparse.Namespace) -> "Report":
-    from mpbroker.analysis.engine.input.places import is_remote, local_path
-    from mpbroker.analysis.engine.rollups import job, table
-    from mpbroker.analysis.engine.rollups.table_files import LocalFiles
-    from mpbroker.analysis.spark.hadoop_files import HadoopFiles
+def _in_spark(arguments: argparse.Namespace, cluster: "Cluster") -> "Report":
+    from mpbroker.analysis.engine.rollups import job
+    from mpbroker.analysis.spark.remote_places import open_to_write
     from mpbroker.analysis.spark.segment_counter import SparkCounter
-    from mpbroker.analysis.spark.session import open_session
 
-    place = arguments.destination
-    with open_session(master=arguments.master, remote=arguments.remote) as session:
-        files = HadoopFiles(session.spark, place) if is_remote(place) else LocalFiles(local_path(place))
-        found = table.open_or_create(files, arguments.window_ms)
+    session, found = open_to_write(arguments.destination, arguments.window_ms, cluster)
+    with session:
         return job.run(arguments.sources, found, SparkCounter(session.spark))
 
 

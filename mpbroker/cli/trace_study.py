@@ -68,8 +68,7 @@ def define(parser: argparse.ArgumentParser, _: str = "study") -> None:
         default="auto",
         help="auto: the quicker one for so many records on this machine's cores (default)",
     )
-    parser.add_argument("--master", metavar="URL", help="Spark's master (default: this machine)")
-    parser.add_argument("--remote", metavar="URL", help="a Spark Connect server, sc://host:port")
+    trace_arguments.define_spark(parser)
     parser.add_argument("--baseline", nargs="+", metavar="T", help="traces to compare with (study compare)")
     parser.add_argument(
         "--window-ms",
@@ -106,17 +105,17 @@ def _run(arguments: argparse.Namespace) -> int:
     if not arguments.names:
         print(listing())
         return 0
-    if arguments.engine == "local" and (arguments.master or arguments.remote):
-        raise BadOption("--master and --remote are Spark's: leave out --engine local, or them")
+    if arguments.engine == "local" and (arguments.master or arguments.remote or arguments.settings):
+        raise BadOption("--master, --remote and --conf are Spark's: leave out --engine local, or them")
     for name in arguments.names:
         runner.find_study(name)
     output_folder.require_own(Path(arguments.out), output_folder.STUDY)
     paths, part = trace_arguments.paths_of(arguments), trace_arguments.slice_of(arguments)
     trace_arguments.require_traces(arguments)
-    where = {"master": arguments.master, "remote": arguments.remote}
-    engine = open_engine(arguments.engine, paths, part, **where)
+    cluster = trace_arguments.cluster_of(arguments)
+    engine = open_engine(arguments.engine, paths, part, cluster)
     try:
-        baseline = arguments.baseline and open_engine(engine.name, arguments.baseline, part, **where)
+        baseline = arguments.baseline and open_engine(engine.name, arguments.baseline, part, cluster)
         outcome = runner.run_studies(
             arguments.names,
             engine,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from mpbroker.analysis.engine.engines.accumulate import needed
+from mpbroker.analysis.engine.engines.cluster import UNNAMED, Cluster
 from mpbroker.analysis.engine.engines.engine import Ask, Engine, EngineError, Where
 from mpbroker.analysis.engine.engines.local_engine import Wanted
 from mpbroker.analysis.engine.input.column_set import needed_compact
@@ -39,15 +40,13 @@ class SparkEngine(Engine):
     def __init__(
         self,
         source: "TraceInput",
-        *,
-        master: str | None = None,
-        remote: str | None = None,
+        cluster: Cluster = UNNAMED,
         session: OpenSession | None = None,
     ) -> None:
         super().__init__(source)
         small = source.loss.records <= SMALL_RECORDS
-        profile: Profile | None = None if master else "test" if small else "light"
-        self._session = session or open_session(profile, master=master, remote=remote)
+        profile: Profile | None = None if cluster.master else "test" if small else "light"
+        self._session = session or open_session(profile, **cluster._asdict())
         self.spark = self._session.spark
 
     def tables(self, asks: Sequence[Ask]) -> list[pa.Table]:

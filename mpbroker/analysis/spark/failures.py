@@ -20,11 +20,15 @@ def collected(frame: "DataFrame") -> pa.Table:
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """SparkError with the two lines that matter of what Spark says."""
+    """SparkError with the two lines that matter of what Spark says, or the one of what it runs on says."""
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         yield
+    except Py4JJavaError as error:
+        said = next((line[2:] for line in str(error).splitlines() if line.startswith(": ")), "unknown")
+        raise SparkError(f"Spark failed: {said}") from error
     except PySparkException as error:
         lines = [
             line.strip() for line in str(error).splitlines() if line.strip() and "SQLSTATE" not in line.split(":")[0]

@@ -8,13 +8,19 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from mpbroker.analysis.engine.engines.cluster import Cluster
 from mpbroker.analysis.engine.engines.engine import Engine, EngineError
 from mpbroker.analysis.engine.input import compact_header
 from mpbroker.analysis.engine.input.decode import RowFilter
+from mpbroker.analysis.engine.input.places import is_remote, is_table, local_path
 from mpbroker.analysis.engine.input.trace_input import open_heads
 from mpbroker.analysis.engine.rollups import layout
 from mpbroker.analysis.engine.rollups.rollup_input import RollupInput
-from mpbroker.analysis.engine.rollups.table import open_table
+from mpbroker.analysis.engine.rollups.store import RollupStore
+from mpbroker.analysis.engine.rollups.table import open_or_create, open_table
+from mpbroker.analysis.engine.rollups.table_files import LocalFiles
+from mpbroker.analysis.spark import catalog_table
+from mpbroker.analysis.spark.catalog import open_catalog
 from mpbroker.analysis.spark.engine import SparkEngine
 from mpbroker.analysis.spark.hadoop_files import HadoopFiles
 from mpbroker.analysis.spark.rollup_engine import SparkRollupEngine
@@ -38,9 +44,11 @@ class RemoteEngine(SparkEngine):
         self._folder.cleanup()
 
 
-def open_engine(places: Sequence[str], rows: RowFilter, master: str | None, remote: str | None) -> Engine:
+def open_engine(places: Sequence[str], rows: RowFilter, cluster: Cluster) -> Engine:
     """Of one rollup table or of compacted traces. EngineError: there is none."""
-    session = open_session(master=master, remote=remote)
+    if any(map(is_table, places)):
+        return _of_catalog(places, rows, cluster)
+    session = open_session(**cluster._asdict())
     try:
         files = [HadoopFiles(session.spark, place) for place in places]
         if len(files) == 1 and _has(files[0], layout.ABOUT):
@@ -52,6 +60,30 @@ def open_engine(places: Sequence[str], rows: RowFilter, master: str | None, remo
         except BaseException:
             folder.cleanup()
             raise
+    except BaseException:
+        session.close()
+        raise
+
+
+def open_to_write(place: str, window_ms: int | None, cluster: Cluster) -> tuple[OpenSession, RollupStore]:
+    """A session, and in it the rollup table of a place, made if it is not there."""
+    session = open_catalog(place, cluster) if is_table(place) else open_session(**cluster._asdict())
+    try:
+        if is_table(place):
+            return session, catalog_table.open_or_create(session.spark, place, window_ms)
+        files = HadoopFiles(session.spark, place) if is_remote(place) else LocalFiles(local_path(place))
+        return session, open_or_create(files, window_ms)
+    except BaseException:
+        session.close()
+        raise
+
+
+def _of_catalog(places: Sequence[str], rows: RowFilter, cluster: Cluster) -> Engine:
+    if len(places) > 1:
+        raise EngineError(f"{places[0]} … are several places: a rollup table is studied alone")
+    session = open_catalog(places[0], cluster)
+    try:
+        return SparkRollupEngine(RollupInput(catalog_table.open_table(session.spark, places[0]), rows), session)
     except BaseException:
         session.close()
         raise

@@ -15,7 +15,9 @@ from mpbroker.analysis.engine.input.column_set import sorted_table
 from mpbroker.analysis.engine.rollups import layout
 from mpbroker.analysis.engine.rollups.rollup_engine import RollupEngine, dataset_of
 from mpbroker.analysis.engine.rollups.rollup_input import RollupInput
+from mpbroker.analysis.engine.rollups.table import RollupTable
 from mpbroker.analysis.spark.arrow_types import struct_of
+from mpbroker.analysis.spark.catalog_table import CatalogTable
 from mpbroker.analysis.spark.failures import collected, reported
 from mpbroker.analysis.spark.frames import in_list
 from mpbroker.analysis.spark.partial_sums import MERGED, schema_of
@@ -24,6 +26,7 @@ from mpbroker.analysis.spark.session import OpenSession
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 
 class SparkRollupEngine(RollupEngine):
@@ -57,12 +60,12 @@ class SparkRollupEngine(RollupEngine):
         table, rows = self.input.table, self.input.rows
         dataset = dataset_of(table, ask, rows)
         kept = layout.schema_of(table.datasets[dataset])
-        schema = struct_of(kept)
-        urls = [table.files.url(path) for path in table.paths(dataset, rows)]
-        frame = self.spark.createDataFrame([], schema)
-        if urls:
-            with reported():
-                frame = self.spark.read.schema(schema).option("recursiveFileLookup", "true").parquet(*urls)
+        if isinstance(table, CatalogTable):
+            frame = table.frame(dataset, rows)
+        elif isinstance(table, RollupTable):
+            frame = self._of_files(table, dataset, struct_of(kept))
+        else:
+            raise TypeError(f"Spark reads no {type(table).__name__}")
         if rows.apis:
             frame = frame.where(in_list("api", rows.apis))
         window = f"window_ms div {ask.window_ms} * {ask.window_ms}" if ask.window_ms else "0L"
@@ -70,6 +73,13 @@ class SparkRollupEngine(RollupEngine):
         values = [f"{MERGED[name]}({name}) AS {name}" for name in kept.names if name in MERGED]
         grouped = frame.withColumn("window_ms", expr(window)).groupBy("window_ms", *ask.by, *cell)
         return grouped.agg(*map(expr, values))
+
+    def _of_files(self, table: RollupTable, dataset: str, schema: "StructType") -> "DataFrame":
+        urls = [table.files.url(path) for path in table.paths(dataset, self.input.rows)]
+        if not urls:
+            return self.spark.createDataFrame([], schema)
+        with reported():
+            return self.spark.read.schema(schema).option("recursiveFileLookup", "true").parquet(*urls)
 
 
 def _typed(rows: pa.Table, ask: Ask) -> pa.Table:

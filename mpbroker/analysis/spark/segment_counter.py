@@ -5,13 +5,15 @@ lie where the workers and the driver reach them by the same paths.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mpbroker.analysis.engine.rollups import layout
 from mpbroker.analysis.engine.rollups.job import Counted, Counter, Found, Left
-from mpbroker.analysis.engine.rollups.table import Batch, RollupTable
+from mpbroker.analysis.engine.rollups.store import RollupBatch, RollupStore
+from mpbroker.analysis.engine.rollups.table import Batch
 from mpbroker.analysis.spark import partial_sums
+from mpbroker.analysis.spark.catalog_table import CatalogBatch
 from mpbroker.analysis.spark.failures import collected, reported
 from mpbroker.analysis.spark.segment_source import FORMAT, NOTE, MpbSegmentSource
 
@@ -36,22 +38,32 @@ class SparkCounter(Counter):
         self._spark = spark
         spark.dataSource.register(MpbSegmentSource)
 
-    def count(self, found: Sequence[Found], table: RollupTable, batch: Batch) -> Counted:
+    def count(self, found: Sequence[Found], table: RollupStore, batch: RollupBatch) -> Counted:
         reader = self._spark.read.format(FORMAT).option("asks", partial_sums.to_text(list(table.datasets.values())))
         reader = reader.option("segments", json.dumps([(str(one.path), one.records) for one in found]))
         merged = partial_sums.merged(reader.load()).persist()
+        if isinstance(batch, CatalogBatch):
+            batch.hold(merged)  # until its commit writes what was counted
+            return _told(_each(merged, table, batch.add))
+        if not isinstance(batch, Batch):
+            raise TypeError(f"Spark writes no {type(batch).__name__}")
         try:
-            notes = collected(merged.where(f"ask = {NOTE}").select("stage"))["stage"].to_pylist()
-            for place, name in enumerate(table.datasets):
-                _write(merged.where(f"ask = {place}"), table, name, table.files.url(f"{batch.staging}/{name}"))
+            return _told(_each(merged, table, lambda name, rows: _write(rows, batch.url(name))))
         finally:
             merged.unpersist()
-        return _told([json.loads(note) for note in notes])
 
 
-def _write(rows: "DataFrame", table: RollupTable, name: str, url: str) -> None:
+def _each(merged: "DataFrame", table: RollupStore, add: Callable[[str, "DataFrame"], None]) -> list[dict[str, Any]]:
+    """The rows of each dataset to `add`; the notes."""
+    notes = collected(merged.where(f"ask = {NOTE}").select("stage"))["stage"].to_pylist()
+    for place, (name, ask) in enumerate(table.datasets.items()):
+        add(name, merged.where(f"ask = {place}").select(*layout.schema_of(ask).names))
+    return [json.loads(note) for note in notes]
+
+
+def _write(rows: "DataFrame", url: str) -> None:
     """One file for each hour and broker, sorted."""
-    columns = layout.schema_of(table.datasets[name]).names
+    columns = rows.columns
     placed = rows.selectExpr(*columns, *(f"{what} AS {part}" for part, what in _PARTITION.items()))
     spread = placed.repartition(*_PARTITION).sortWithinPartitions(*_PARTITION, *columns[: columns.index("n")])
     options = {"compression": "zstd", "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}

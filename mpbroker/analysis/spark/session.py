@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from mpbroker.analysis.spark import java
@@ -89,22 +89,34 @@ class OpenSession:
 
 
 def open_session(
-    profile: Profile | None = None, *, master: str | None = None, remote: str | None = None
+    profile: Profile | None = None,
+    *,
+    master: str | None = None,
+    remote: str | None = None,
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> OpenSession:
     """The session of this process, or a new one. SparkError and JavaError say in a sentence what is missing.
 
     Without a profile: `cluster` when a master other than local is named or spark-submit started us, otherwise `local`.
+    `settings`: Spark's, beside those of the profile; a session that runs already takes those that may still change.
     """
     session_type = _import_spark()
     present = session_type.getActiveSession()
     if present is not None:
+        _change(present, settings)
         return OpenSession(present, owned=False)
     remote = remote or os.environ.get("SPARK_REMOTE")
     if remote:
-        return _connect(session_type, remote)
+        return _connect(session_type, remote, settings)
     if SUBMITTED in os.environ:
-        return _submitted(session_type, master)
-    return _launch(session_type, profile or profile_of(master), master)
+        return _submitted(session_type, master, settings)
+    return _launch(session_type, profile or profile_of(master), master, settings)
+
+
+def starts_jvm(remote: str | None) -> bool:
+    """Whether `open_session` would: what a JVM is started with cannot be added later."""
+    elsewhere = remote or os.environ.get("SPARK_REMOTE") or SUBMITTED in os.environ
+    return not elsewhere and _import_spark().getActiveSession() is None
 
 
 def profile_of(master: str | None) -> Profile:
@@ -159,7 +171,9 @@ def _import_spark() -> "type[SparkSession]":
     return SparkSession
 
 
-def _launch(session_type: "type[SparkSession]", profile: Profile, master: str | None) -> OpenSession:
+def _launch(
+    session_type: "type[SparkSession]", profile: Profile, master: str | None, given: Mapping[str, str]
+) -> OpenSession:
     scratch = Scratch()
     try:
         (scratch.path / "log4j2.properties").write_text(_LOG4J)
@@ -168,18 +182,17 @@ def _launch(session_type: "type[SparkSession]", profile: Profile, master: str | 
         if profile != "cluster":
             environ["SPARK_LOCAL_IP"] = LOOPBACK
         with _environment(environ):
-            return OpenSession(
-                _build(session_type, master or "local[*]", options_of(profile, scratch.path)), True, scratch
-            )
+            options = {**options_of(profile, scratch.path), **given}
+            return OpenSession(_build(session_type, master or "local[*]", options), True, scratch)
     except BaseException:
         _end_jvm()
         scratch.remove()
         raise
 
 
-def _submitted(session_type: "type[SparkSession]", master: str | None) -> OpenSession:
+def _submitted(session_type: "type[SparkSession]", master: str | None, given: Mapping[str, str]) -> OpenSession:
     """spark-submit gives the workers archives that are named .zip only; a wheel is sent to them under such a name."""
-    session = _build(session_type, master, MEANING)
+    session = _build(session_type, master, {**MEANING, **given})
     scratch = Scratch()
     opened = OpenSession(session, True, scratch)
     try:
@@ -205,7 +218,7 @@ def _build(session_type: "type[SparkSession]", master: str | None, options: Mapp
     return session
 
 
-def _connect(session_type: "type[SparkSession]", remote: str) -> OpenSession:
+def _connect(session_type: "type[SparkSession]", remote: str, given: Mapping[str, str]) -> OpenSession:
     builder: Any = session_type.builder.remote(remote)
     try:
         session = builder.getOrCreate()
@@ -218,7 +231,21 @@ def _connect(session_type: "type[SparkSession]", remote: str) -> OpenSession:
         ) from error
     except Exception as error:
         raise SparkError(f"Spark Connect at {remote} cannot be reached: {_first_line(error)}") from error
-    return OpenSession(session, owned=True)
+    opened = OpenSession(session, owned=True)
+    try:
+        _change(session, given)
+    except BaseException:
+        opened.close()
+        raise
+    return opened
+
+
+def _change(session: "SparkSession", given: Mapping[str, str]) -> None:
+    for name, value in given.items():
+        try:
+            session.conf.set(name, value)
+        except Exception as error:
+            raise SparkError(f"--conf {name}: {_first_line(error)}") from error
 
 
 def _first_line(error: BaseException) -> str:

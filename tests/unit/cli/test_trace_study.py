@@ -116,7 +116,7 @@ def test_rollup_is_made_and_nothing_is_added_twice(traces, tmp_path, capsys):
         (["trace", "study", "latency", "--target-p99-ms", "nan"], "--target-p99-ms: invalid"),
         (
             ["trace", "study", "latency", "--engine", "local", "--remote", "sc://h:1"],
-            "--master and --remote are Spark's",
+            "--master, --remote and --conf are Spark's",
         ),
         (["trace", "study", "latency", "--data-dir", "."], "no trace segments in traces"),
         (["trace", "tail", "--count", "-5"], "'-5': a whole number from 1 to"),

@@ -1,9 +1,11 @@
-"""Where traces lie: on this machine, or on a file system that only Spark reads. Pure."""
+"""Where traces lie: on this machine, on a file system that only Spark reads, or in a catalog of Spark. Pure."""
 
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from mpbroker.errors import MpbrokerError
+
+TABLE = "table:"  # CATALOG.NAMESPACE.TABLE
 
 
 class ElsewhereError(MpbrokerError):
@@ -13,8 +15,13 @@ class ElsewhereError(MpbrokerError):
 
 
 def is_remote(place: str | Path) -> bool:
-    """Whether it is a URL of another scheme than `file`."""
-    return isinstance(place, str) and "://" in place and not place.startswith("file:")
+    """Whether Spark alone reads it: a table of a catalog, or a URL of another scheme than `file`."""
+    return is_table(place) or (isinstance(place, str) and "://" in place and not place.startswith("file:"))
+
+
+def is_table(place: str | Path) -> bool:
+    """Whether it names a table of a catalog of Spark."""
+    return isinstance(place, str) and place.startswith(TABLE)
 
 
 def local_path(place: str | Path) -> Path:

@@ -16,7 +16,7 @@ from mpbroker.analysis.engine.engines.accumulate import AskSums
 from mpbroker.analysis.engine.input.places import local_path
 from mpbroker.analysis.engine.rollups import layout, segment_count
 from mpbroker.analysis.engine.rollups.layout import Partition, RollupError
-from mpbroker.analysis.engine.rollups.table import Batch, RollupTable
+from mpbroker.analysis.engine.rollups.store import RollupBatch, RollupStore
 from mpbroker.trace import segment
 
 #: A batch has about so many records: what one process counts in half a minute.
@@ -74,14 +74,14 @@ class Counter(ABC):
     batch_records = BATCH_RECORDS
 
     @abstractmethod
-    def count(self, found: Sequence[Found], table: RollupTable, batch: Batch) -> Counted:
+    def count(self, found: Sequence[Found], table: RollupStore, batch: RollupBatch) -> Counted:
         """FileNotFoundError: a segment went away meanwhile."""
 
 
 class LocalCounter(Counter):
     """In this process."""
 
-    def count(self, found: Sequence[Found], table: RollupTable, batch: Batch) -> Counted:
+    def count(self, found: Sequence[Found], table: RollupStore, batch: RollupBatch) -> Counted:
         sums, names = AskSums(list(table.datasets.values())), segment_count.Names()
         rows: list[dict[str, Any]] = []
         left: list[Left] = []
@@ -96,9 +96,9 @@ class LocalCounter(Counter):
         return rows, left
 
 
-def run(places: Iterable[str | Path], table: RollupTable, counter: Counter) -> Report:
+def run(places: Iterable[str | Path], table: RollupStore, counter: Counter) -> Report:
     """Count what is new. RollupError: another job is at work, or there is nothing to read at all."""
-    with table.files.lock():
+    with table.lock():
         table.recover()
         planned = plan(places, table)
         done = Report(0, 0, 0, planned.known, planned.left)
@@ -110,19 +110,18 @@ def run(places: Iterable[str | Path], table: RollupTable, counter: Counter) -> R
                 raise RollupError(f"{error.filename} went away while it was counted: run it again") from error
             done.left.extend(left)
             if not rows:
-                table.files.remove(batch.staging)
+                batch.drop()
                 continue
             batch.write(layout.SEGMENTS, pa.Table.from_pylist(rows, layout.SEGMENT_ROW))
-            commit = batch.commit(len(rows), sum(row["records"] for row in rows))
+            requests = sum(row["records"] for row in rows)
+            batch.commit(len(rows), requests)
             done = done._replace(
-                batches=done.batches + 1,
-                segments=done.segments + commit.segments,
-                requests=done.requests + commit.requests,
+                batches=done.batches + 1, segments=done.segments + len(rows), requests=done.requests + requests
             )
         return done
 
 
-def plan(places: Iterable[str | Path], table: RollupTable) -> Plan:
+def plan(places: Iterable[str | Path], table: RollupStore) -> Plan:
     """By headers alone: what is closed and not yet counted. Reads the table's lists of those hours and brokers only."""
     paths = _files(places)
     found: dict[tuple[str, str], Found] = {}

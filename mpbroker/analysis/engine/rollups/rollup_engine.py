@@ -14,7 +14,7 @@ from mpbroker.analysis.engine.engines.reusing_engine import merge_activity, merg
 from mpbroker.analysis.engine.input.decode import RowFilter
 from mpbroker.analysis.engine.rollups import layout
 from mpbroker.analysis.engine.rollups.rollup_input import RollupInput
-from mpbroker.analysis.engine.rollups.table import RollupTable
+from mpbroker.analysis.engine.rollups.store import RollupStore
 
 FOLDED_ROWS = 1 << 20
 
@@ -50,10 +50,10 @@ class RollupEngine(Engine):
         return merge(pa.concat_tables(waiting), ask.window_ms, ask.by)
 
     def requests(self, columns: Sequence[str] | None = None, where: Where = Where()) -> pa.Table:
-        raise EngineError(f"{self.input.table.files.root} is a rollup table: it has no single requests")
+        raise EngineError(f"{self.input.table.root} is a rollup table: it has no single requests")
 
 
-def dataset_of(table: RollupTable, ask: Ask, rows: RowFilter) -> str:
+def dataset_of(table: RollupStore, ask: Ask, rows: RowFilter) -> str:
     """The dataset that a table follows from; EngineError says what is not kept."""
     wanted = {*ask.by, *(("api",) if rows.apis else ())}
     same = {name: one for name, one in table.datasets.items() if one.kind == ask.kind and wanted <= set(one.by)}
@@ -63,10 +63,10 @@ def dataset_of(table: RollupTable, ask: Ask, rows: RowFilter) -> str:
     if same:
         width = min(one.window_ms for one in same.values())
         raise EngineError(
-            f"{table.files.root} is a rollup table with windows of {width} ms by {', '.join(ask.by) or 'nothing'}: "
+            f"{table.root} is a rollup table with windows of {width} ms by {', '.join(ask.by) or 'nothing'}: "
             f"--window-ms {width} or a multiple of it"
         )
     raise EngineError(
-        f"{table.files.root} is a rollup table and keeps no {ask.kind} by {', '.join(sorted(wanted))}: "
+        f"{table.root} is a rollup table and keeps no {ask.kind} by {', '.join(sorted(wanted))}: "
         "ask the traces, raw or compacted"
     )

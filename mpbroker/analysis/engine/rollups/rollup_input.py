@@ -17,20 +17,20 @@ from mpbroker.analysis.engine.input.losses import Gap, Loss, sentences_of
 from mpbroker.analysis.engine.input.trace_input import TraceInput
 from mpbroker.analysis.engine.rollups import layout
 from mpbroker.analysis.engine.rollups.layout import RollupError
-from mpbroker.analysis.engine.rollups.table import RollupTable
+from mpbroker.analysis.engine.rollups.store import RollupStore
 
 
 class RollupInput(TraceInput):
     """Of one table. `rows` holds for hours as a whole."""
 
-    def __init__(self, table: RollupTable, rows: RowFilter = RowFilter()) -> None:
+    def __init__(self, table: RollupStore, rows: RowFilter = RowFilter()) -> None:
         for name, at in (("--from", rows.from_ns), ("--to", rows.to_ns)):
             if at is not None and at % layout.HOUR_NS:
                 raise RollupError(f"a rollup table is cut at whole hours, and {name} is none")
         self.table = table
         counted = table.read(layout.SEGMENTS, rows).to_pylist()
         if not counted:
-            raise RollupError(f"{table.files.root} counts no segment of that time and those brokers")
+            raise RollupError(f"{table.root} counts no segment of that time and those brokers")
         loss = loss_of(counted)
         boots = sorted({(row["broker"], row["run"]) for row in counted})
         super().__init__(
@@ -48,7 +48,7 @@ class RollupInput(TraceInput):
 
     @property
     def files(self) -> int:
-        return len(self.table.paths("counts", self.rows))
+        return self.table.file_count("counts", self.rows)
 
     @cached_property
     def _events(self) -> pa.Table:

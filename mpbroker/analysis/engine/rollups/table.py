@@ -10,6 +10,7 @@ import json
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from io import BytesIO
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 from mpbroker.analysis.engine.input.decode import RowFilter
 from mpbroker.analysis.engine.rollups import layout
 from mpbroker.analysis.engine.rollups.layout import Partition, RollupError
+from mpbroker.analysis.engine.rollups.store import RollupBatch, RollupStore
 from mpbroker.analysis.engine.rollups.table_files import TableFiles
 
 
@@ -33,14 +35,17 @@ class Commit(NamedTuple):
     requests: int
 
 
-class RollupTable:
-    """`window_ms`: of all datasets but those by client."""
+class RollupTable(RollupStore):
+    """In a folder."""
 
     def __init__(self, files: TableFiles, window_ms: int) -> None:
+        super().__init__(window_ms)
         self.files = files
-        self.window_ms = window_ms
-        self.datasets = layout.datasets(window_ms)
+        self.root = files.root
         self._next = 0  # batch, after those that the job at work has seen
+
+    def lock(self) -> AbstractContextManager[None]:
+        return self.files.lock()
 
     def last(self) -> Commit | None:
         """The newest batch; None in an empty table. RollupError when its commit is damaged."""
@@ -65,8 +70,6 @@ class RollupTable:
         return last
 
     def begin(self) -> "Batch":
-        """A batch after what `recover`, or the last commit of this job, has seen: whoever commits in between makes its
-        commit fail."""
         return Batch(self, self._next)
 
     def paths(self, dataset: str, rows: RowFilter = RowFilter()) -> list[str]:
@@ -79,19 +82,13 @@ class RollupTable:
                     found.setdefault(path, f"{last.staging}/{path}")
         return [place for path, place in sorted(found.items()) if layout.may_hold(path, rows)]
 
-    def read(self, dataset: str, rows: RowFilter = RowFilter(), columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows of those files (not yet filtered), in no order."""
-        return pa.concat_tables([self._schema(dataset, columns).empty_table(), *self.parts(dataset, rows, columns)])
+    def file_count(self, dataset: str, rows: RowFilter) -> int:
+        return len(self.paths(dataset, rows))
 
     def parts(self, dataset: str, rows: RowFilter, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """The same, file by file."""
         schema = self._schema(dataset, columns)
         for path in self.paths(dataset, rows):
             yield self._read_file(path, schema)
-
-    def _schema(self, dataset: str, columns: Sequence[str] | None) -> pa.Schema:
-        schema = layout.SEGMENT_ROW if dataset == layout.SEGMENTS else layout.schema_of(self.datasets[dataset])
-        return schema if columns is None else pa.schema([schema.field(name) for name in columns])
 
     def _read_file(self, path: str, schema: pa.Schema) -> pa.Table:
         try:
@@ -101,8 +98,6 @@ class RollupTable:
         return pq.ParquetFile(BytesIO(data)).read(columns=schema.names).select(schema.names).cast(schema)
 
     def counted(self, partitions: Iterable[Partition]) -> set[tuple[str, str]]:
-        """(run, file) of the segments counted that were begun in these hours by these brokers. `recover` comes
-        first."""
         wanted, found = set(partitions), set()
         schema = pa.schema([layout.SEGMENT_ROW.field(name) for name in ("run", "file")])
         hours = {f"{layout.SEGMENTS}/{one.folder().rpartition('/')[0]}" for one in wanted}
@@ -126,8 +121,8 @@ class RollupTable:
         return [path for path in self.files.below(layout.COMMITS) if path.endswith(".json")]
 
 
-class Batch:
-    """What is to become part of the table."""
+class Batch(RollupBatch):
+    """Files in a staging folder."""
 
     def __init__(self, table: RollupTable, number: int) -> None:
         self._table = table
@@ -136,7 +131,6 @@ class Batch:
         self.staging = f"{layout.STAGING}/{number:012d}-{self.token}"
 
     def write(self, dataset: str, rows: pa.Table) -> None:
-        """Rows of a dataset, to the files of their hours and brokers."""
         at = "begun_ns" if dataset == layout.SEGMENTS else "window_ms"
         width = layout.HOUR_NS if dataset == layout.SEGMENTS else layout.HOUR_MS
         for partition, part in _split(rows, rows[at].to_numpy() // width):
@@ -145,8 +139,11 @@ class Batch:
             name = f"part-{self.number:012d}-{self.token}.parquet"
             self._table.files.write(f"{self.staging}/{dataset}/{partition.folder()}/{name}", data.getvalue())
 
-    def commit(self, segments: int, requests: int) -> Commit:
-        """Make all that was written part of the table. RollupError: another job was quicker."""
+    def url(self, dataset: str) -> str:
+        """Where Spark is to write a dataset's rows."""
+        return self._table.files.url(f"{self.staging}/{dataset}")
+
+    def commit(self, segments: int, requests: int) -> None:
         files = self._table.files
         files.sync(files.below(self.staging))
         staged = [path.removeprefix(f"{self.staging}/") for path in files.below(self.staging)]
@@ -156,7 +153,9 @@ class Batch:
             files.remove(self.staging)
             raise RollupError(f"another trace rollup has added batch {self.number} to {files.root}: run it again")
         self._table._publish(done)
-        return done
+
+    def drop(self) -> None:
+        self._table.files.remove(self.staging)
 
 
 def open_table(files: TableFiles) -> RollupTable:

@@ -145,7 +145,7 @@ def test_spark_submit_sends_a_wheel_to_the_workers(monkeypatch, tmp_path):
     monkeypatch.setattr(session, "__file__", str(wheel / "mpbroker" / "spark" / "session.py"))
     monkeypatch.setattr(session, "_build", lambda *arguments: fake)
     monkeypatch.setattr(session, "_end_jvm", lambda: None)
-    opened = session._submitted(None, None)
+    opened = session._submitted(None, None, {})
     ((path, content),) = sent
     assert path.endswith("/mpbroker.zip") and content == b"a wheel"
     opened.close()
@@ -164,4 +164,29 @@ def test_an_unreachable_remote_is_said(monkeypatch):
         builder = Builder()
 
     with pytest.raises(SparkError, match=r"^Spark Connect at sc://nowhere cannot be reached: no route$"):
-        session._connect(Session, "sc://nowhere")
+        session._connect(Session, "sc://nowhere", {})
+
+
+def test_a_session_that_runs_takes_the_settings_that_may_still_change(monkeypatch):
+    taken = {}
+
+    def take(name, value):
+        if not name.startswith("spark.sql."):
+            raise ValueError("it cannot be modified\nand a long trace")
+        taken[name] = value
+
+    running = SimpleNamespace(conf=SimpleNamespace(set=take))
+    monkeypatch.setattr(session, "_import_spark", lambda: SimpleNamespace(getActiveSession=lambda: running))
+    assert open_session(settings={"spark.sql.a": "1"}).spark is running and taken == {"spark.sql.a": "1"}
+    with pytest.raises(SparkError, match=r"^--conf spark\.jars: it cannot be modified$"):
+        open_session(settings={"spark.jars": "x"})
+    assert not session.starts_jvm(None)
+
+
+def test_a_jvm_is_started_where_there_is_none_and_no_server(monkeypatch):
+    monkeypatch.setattr(session, "_import_spark", lambda: SimpleNamespace(getActiveSession=lambda: None))
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)
+    monkeypatch.delenv(session.SUBMITTED, raising=False)
+    assert session.starts_jvm(None) and not session.starts_jvm("sc://host")
+    monkeypatch.setenv(session.SUBMITTED, "1")
+    assert not session.starts_jvm(None)
