@@ -63,8 +63,8 @@ def members():
         member.close()
 
 
-def _open(members, **more):
-    return EtcdStore([member.end_point for member in members], timeout_ms=500, **more)
+def _open(members, timeout_ms=20_000, **more):
+    return EtcdStore([member.end_point for member in members], timeout_ms=timeout_ms, **more)
 
 
 def _put(store):
@@ -91,7 +91,7 @@ def test_one_connection_serves_many_requests(members):
 
 
 def test_a_read_that_nobody_answers_ends_at_its_deadline(members):
-    store = _open(members)
+    store = _open(members, timeout_ms=500)
     for member in members:
         member.answers["/v3/kv/range"] = GONE
     with pytest.raises(StoreTimeout, match=r"no member of etcd answers in 500 ms"):
@@ -122,7 +122,7 @@ def test_a_write_that_could_not_be_sent_goes_to_the_next_member(members):
 
 
 def test_nobody_to_write_to_is_a_timeout_that_changed_nothing(members):
-    store = _open(members[:1])
+    store = _open(members[:1], timeout_ms=500)
     store._gateway.end_points = (EndPoint("127.0.0.1", 1),)
     with pytest.raises(StoreTimeout, match="can be reached"):
         _put(store)
@@ -165,4 +165,4 @@ def test_a_version_that_is_too_old_is_refused(members, version, said):
 def test_something_else_on_the_port_is_not_taken_for_etcd(members):
     members[0].answers["/v3/maintenance/status"] = (404, ["not found"])
     with pytest.raises(StoreTimeout, match="does not speak etcd's JSON"):
-        _open(members[:1])
+        _open(members[:1], timeout_ms=500)
