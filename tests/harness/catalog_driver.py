@@ -1,7 +1,7 @@
 """`mpbroker` as Spark's driver over a table of a catalog, that something happens to: its process group is killed at a
-step of its commit, or another job overtakes it; and what such a table holds, as files.
+step of its commit, another job overtakes it, its batches are small; and what such a table holds, as files.
 
-    python -m tests.harness.catalog_driver counted|written|committed|overtaken WORD …     what mpbroker takes
+    python -m tests.harness.catalog_driver counted|written|committed|overtaken|halved WORD …     what mpbroker takes
     python -m tests.harness.catalog_driver read TABLE FOLDER NAME=VALUE …                 Spark's settings
 """
 
@@ -54,6 +54,11 @@ def committed():
         die()
 
     CatalogBatch._write = write_and_die
+
+
+def halved():
+    """Nothing; but two segments of 80 requests are a batch."""
+    SparkCounter.batch_records = 2 * 80
 
 
 def overtaken():

@@ -116,8 +116,8 @@ def _counts(segments, known):
 
 
 def test_each_segment_counts_once_and_studies_say_the_same(fleet):
-    assert _counts(4, 0) in fleet.said(*fleet.rollup)
-    assert _counts(0, 4) in fleet.said(*fleet.rollup) and fleet.snapshots() == 1
+    assert _counts(4, 0) in fleet.run(DRIVER, "halved", *fleet.rollup).stdout and fleet.snapshots() == 2
+    assert _counts(0, 4) in fleet.said(*fleet.rollup) and fleet.snapshots() == 2
     _segment(fleet.traces, 7, 2)
     late = fleet.run(DRIVER, "overtaken", *fleet.rollup)
     assert _counts(1, 4) in late.stdout, "the one that was quicker"
