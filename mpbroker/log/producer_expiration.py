@@ -2,7 +2,8 @@
 of the log keeper.
 
 A producer that was forgotten may go on with any sequence; only the recognition of its repeated batches is lost. What
-counts is when a producer wrote by the broker's clock, not what it wrote into its batches. Where room is needed,
+counts is when a producer wrote by the broker's clock, not what it wrote into its batches; a clock that is set forward
+while the broker runs makes nobody idle. Where room is needed,
 producers that wrote a single batch go first: a flood of new producer ids forgets itself before it forgets anybody else.
 Between two rounds of this an append makes room itself (native/log/producer_room.c), for one producer at a time.
 """
@@ -28,7 +29,7 @@ class ProducerExpiration:
 
     def do_work(self) -> None:
         """One turn: the next partitions of the round."""
-        before_ms = self._keeper.clock.wall_ms() - self._keeper.config.producer_id_expiration_ms
+        before_ms = self._keeper.steady_ms() - self._keeper.config.producer_id_expiration_ms
         for partition in self._round.take():
             if self._keeper.state(partition) is not None:
                 forgotten = self._keeper.log.expire_producers(partition.ordinal, before_ms, before_ms)

@@ -73,6 +73,7 @@ class SharedState:
         plan = memory_plan(config, plans)
         self.room = Room(plan.processors, plan.handlers - plan.coordinator)
         self.boot_id = int.from_bytes(os.urandom(8), "little") >> 1 or 1
+        self._clock_offset_ms = (time.time_ns() - time.monotonic_ns()) // 1_000_000
         self._boot_secret = os.urandom(32)
         segment.sweep(config.data_dir)
         self._eventfds = tuple(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) for _ in range(plan.processors))
@@ -212,6 +213,7 @@ class SharedState:
             process_row=row,
             incarnation=row.incarnation,
             boot_id=self.boot_id,
+            clock_offset_ms=self._clock_offset_ms,
             boot_secret=self._boot_secret,
             cluster_id=self._cluster_id,
             listeners=self.listening.all,

@@ -120,7 +120,7 @@ def test_a_partition_whose_lock_is_held_is_looked_at_again(world, forgotten, is_
     keeper, asked = world.keeper(), []
     job = ProducerExpiration(keeper)
     job._keeper = SimpleNamespace(
-        clock=keeper.clock,
+        steady_ms=keeper.steady_ms,
         config=keeper.config,
         state=lambda _: object(),
         count=lambda name, n: None,
@@ -144,3 +144,38 @@ def test_who_wrote_once_and_who_wrote_often_both_take_room(world):
     world.clock.advance(EVICTION_INTERVAL_MS)
     job.do_work()
     assert [line["of"] for line in world.events.named("producers_forgotten")] == [TABLE - 1]
+
+
+class SetClock:
+    """A wall clock that somebody sets, beside a monotonic one."""
+
+    def __init__(self, clock):
+        self._clock, self.ahead_ms = clock, 0
+
+    def wall_ms(self):
+        return self._clock.wall_ms() + self.ahead_ms
+
+    def monotonic_ms(self):
+        return self._clock.monotonic_ms() - 7_000
+
+
+def test_a_clock_that_is_set_forward_makes_no_producer_idle(world):
+    """As it would whoever waits for an answer meanwhile, and then repeats a batch that is in the log."""
+    partition, clock = world.create(), SetClock(world.clock)
+    expiration_ms = world.config.producer_id_expiration_ms
+    job = ProducerExpiration(world.keeper(clock=clock, clock_offset_ms=7_000))
+    produce(world, partition, 5, 0)
+    clock.ahead_ms = expiration_ms + 1
+    job.do_work()
+    assert [row[0] for row in world.log.producers(partition.ordinal)[1]] == [5]
+    world.clock.advance(expiration_ms + 1)  # that long has passed now
+    job.do_work()
+    assert not world.log.producers(partition.ordinal)[1]
+
+
+@pytest.mark.parametrize(("offset_ms", "ahead_ms", "steady_ms"), [(7_000, 50, 0), (7_000, -50, -50), (None, 50, 50)])
+def test_the_steady_clock_goes_back_with_the_wall_clock_and_not_forward(world, offset_ms, ahead_ms, steady_ms):
+    clock = SetClock(world.clock)
+    clock.ahead_ms = ahead_ms
+    keeper = world.keeper(clock=clock, clock_offset_ms=offset_ms)
+    assert keeper.steady_ms() - world.clock.wall_ms() == steady_ms
