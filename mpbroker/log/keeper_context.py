@@ -14,7 +14,7 @@ from mpbroker.log import disk
 from mpbroker.log.data_dir import FIRST
 from mpbroker.log.kept_partitions import KeptPartition, Partitions
 from mpbroker.log.syncs import InlineSyncs, Syncs
-from mpbroker.shm.clock import Clock
+from mpbroker.shm.clock import Began, Clock
 from mpbroker.shm.events import Events
 from mpbroker.shm.layout import PARTITION_EXISTS, PARTITION_ONLINE
 from mpbroker.shm.process_table import WaitName
@@ -76,7 +76,7 @@ class KeeperContext(Struct):
     pool          where partitions are synced; one after the other unless given
     log_dir       number of the log directory in partition rows, `data_dir` its path
     is_mine       whether a partition's row is one of this log directory
-    clock_offset_ms  how far the wall clock was ahead of the monotonic one when the broker started; None: not known
+    began         when the broker was started; None: not known
     cleaning      held by the one compaction of all log directories; None: there is one directory
     """
 
@@ -100,18 +100,10 @@ class KeeperContext(Struct):
     log_dir: int = FIRST
     is_mine: Callable[[int], bool] = _always
     cleaning: Lock | None = None
-    clock_offset_ms: int | None = None
+    began: Began | None = None
 
     def __post_init__(self) -> None:
         self.pool = self.pool or InlineSyncs(self.log)
-
-    def steady_ms(self) -> int:
-        """The wall clock, but for how far it has been set forward since the broker started: what is idle by it is so,
-        and was not made so by whoever set the clock."""
-        now_ms = self.clock.wall_ms()
-        if self.clock_offset_ms is None:
-            return now_ms
-        return min(now_ms, self.clock.monotonic_ms() + self.clock_offset_ms)
 
     @property
     def syncs(self) -> Syncs:

@@ -159,7 +159,7 @@ def context_of(ctx: ProcessContext, log: Log, pool: Syncs | None = None, log_dir
             IoFailures(row.counter(Counter.LOG_IO_ERRORS), row.log_errno, row.log_errno_row - 1) for row in rows
         ],
         is_successor=ctx.incarnation > 1,
-        clock_offset_ms=ctx.clock_offset_ms,
+        began=ctx.began,
         first_delay_ms=ctx.config.log_initial_task_delay_ms if ctx.incarnation <= 1 else 0,
     )
 

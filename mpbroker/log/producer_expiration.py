@@ -2,8 +2,8 @@
 of the log keeper.
 
 A producer that was forgotten may go on with any sequence; only the recognition of its repeated batches is lost. What
-counts is when a producer wrote by the broker's clock, not what it wrote into its batches; a clock that is set forward
-while the broker runs makes nobody idle. Where room is needed,
+counts is when a producer wrote by the broker's clock, not what it wrote into its batches; a clock that is wrong at the
+start, or set forward later, makes nobody idle. Where room is needed,
 producers that wrote a single batch go first: a flood of new producer ids forgets itself before it forgets anybody else.
 Between two rounds of this an append makes room itself (native/log/producer_room.c), for one producer at a time.
 """
@@ -29,13 +29,23 @@ class ProducerExpiration:
 
     def do_work(self) -> None:
         """One turn: the next partitions of the round."""
-        before_ms = self._keeper.steady_ms() - self._keeper.config.producer_id_expiration_ms
+        before_ms = self._idle_before_ms()
         for partition in self._round.take():
             if self._keeper.state(partition) is not None:
                 forgotten = self._keeper.log.expire_producers(partition.ordinal, before_ms, before_ms)
                 self._keeper.count("producers_forgotten", forgotten)
                 if not forgotten and self._keeper.is_busy(partition):
                     self._round.again(partition)
+
+    def _idle_before_ms(self) -> int:
+        """Who wrote nothing since then is idle. A wall clock that was set forward is not believed, and nobody has been
+        idle for longer than this broker has seen."""
+        clock, began = self._keeper.clock, self._keeper.began
+        idle_ms = int(self._keeper.config.producer_id_expiration_ms)
+        if began is None:
+            return clock.wall_ms() - idle_ms
+        ran_ms = clock.monotonic_ms() - began.monotonic_ms
+        return 0 if ran_ms < idle_ms else min(clock.wall_ms(), began.wall_ms + ran_ms) - idle_ms
 
     def remaining_ms(self) -> int:
         """Until the next round, 0 within one."""

@@ -6,7 +6,7 @@ Plain and stateless; any process. Deadlines use the monotonic clock, record time
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class Clock(Protocol):
@@ -23,6 +23,18 @@ class Clock(Protocol):
     def monotonic_ns(self) -> int:
         """The same in nanoseconds."""
         ...
+
+
+class Began(NamedTuple):
+    """A moment by both clocks."""
+
+    wall_ms: int
+    monotonic_ms: int
+
+    @classmethod
+    def now(cls) -> Began:
+        clock = SystemClock()
+        return cls(clock.wall_ms(), clock.monotonic_ms())
 
 
 class SystemClock:

@@ -17,6 +17,7 @@ from mpbroker.config.dynamic import DynamicSettings
 from mpbroker.config.load_config import build_broker_config
 from mpbroker.config.sources import Given
 from mpbroker.shm import settings_board
+from mpbroker.shm.clock import Began
 from mpbroker.shm.core import Core
 from mpbroker.shm.events import Events
 from mpbroker.shm.process_table import ProcessRow, ProcessState
@@ -73,7 +74,7 @@ class ProcessContext:
     names        every name in /dev/shm of this broker, for the tracer to unlink when the supervisor is gone
     data_dirs    log.dirs as absolute paths, and the directory.id of each; an offline one may have none
     roles, judge admin: names of roles by number; what is not well with the broker, from its page
-    clock_offset_ms  how far the wall clock was ahead of the monotonic one when the broker started; None: not known
+    began        when the broker was started; None: not known
     may_trace    tracer: False while what is left on a full disk is not for traces
     log          this process's lines
     """
@@ -109,7 +110,7 @@ class ProcessContext:
         self.judge: Callable[[PageView], Sequence[Any]] = lambda page: ()
         self.api_versions: dict[int, tuple[int, int]] = {}  # api key → oldest and newest version served
         self.supervisor_pid = 0
-        self.clock_offset_ms: int | None = None
+        self.began: Began | None = None
         self.notice_fd = -1
         self.config_fd = -1
         self.settings_fd = -1  # the board of settings_board.py

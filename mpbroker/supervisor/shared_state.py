@@ -28,6 +28,7 @@ from mpbroker.log import reserve_file
 from mpbroker.metrics.event_log import EventLog
 from mpbroker.network.fd_passing import close_all, handover_pair, receive_message
 from mpbroker.shm import segment, settings_board
+from mpbroker.shm.clock import Began
 from mpbroker.shm.core_view import CLAIMED
 from mpbroker.shm.layout import INDEX_BITS, MAX_FETCH_SESSIONS, MAX_SLOTS, PAGE_BYTES, SESSION_UNIT_BYTES, MemoryPlan
 from mpbroker.shm.page_view import PageView
@@ -73,7 +74,7 @@ class SharedState:
         plan = memory_plan(config, plans)
         self.room = Room(plan.processors, plan.handlers - plan.coordinator)
         self.boot_id = int.from_bytes(os.urandom(8), "little") >> 1 or 1
-        self._clock_offset_ms = (time.time_ns() - time.monotonic_ns()) // 1_000_000
+        self._began = Began.now()
         self._boot_secret = os.urandom(32)
         segment.sweep(config.data_dir)
         self._eventfds = tuple(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) for _ in range(plan.processors))
@@ -213,7 +214,7 @@ class SharedState:
             process_row=row,
             incarnation=row.incarnation,
             boot_id=self.boot_id,
-            clock_offset_ms=self._clock_offset_ms,
+            began=self._began,
             boot_secret=self._boot_secret,
             cluster_id=self._cluster_id,
             listeners=self.listening.all,

@@ -11,6 +11,7 @@ from mpbroker.log.producer_expiration import (
     eviction_time_ms,
     eviction_times_ms,
 )
+from mpbroker.shm.clock import Began
 
 TABLE = 64  # rows in the test's memory
 
@@ -120,7 +121,8 @@ def test_a_partition_whose_lock_is_held_is_looked_at_again(world, forgotten, is_
     keeper, asked = world.keeper(), []
     job = ProducerExpiration(keeper)
     job._keeper = SimpleNamespace(
-        steady_ms=keeper.steady_ms,
+        clock=keeper.clock,
+        began=None,
         config=keeper.config,
         state=lambda _: object(),
         count=lambda name, n: None,
@@ -159,23 +161,42 @@ class SetClock:
         return self._clock.monotonic_ms() - 7_000
 
 
-def test_a_clock_that_is_set_forward_makes_no_producer_idle(world):
-    """As it would whoever waits for an answer meanwhile, and then repeats a batch that is in the log."""
+@pytest.fixture
+def kept(world):
+    """A producer that has written, a clock that can be set, and who is known after a round a millisecond after `idle`
+    lengths of `producer.id.expiration.ms`, with the clock so far ahead."""
     partition, clock = world.create(), SetClock(world.clock)
-    expiration_ms = world.config.producer_id_expiration_ms
-    job = ProducerExpiration(world.keeper(clock=clock, clock_offset_ms=7_000))
+    began = Began(clock.wall_ms(), clock.monotonic_ms())
     produce(world, partition, 5, 0)
-    clock.ahead_ms = expiration_ms + 1
-    job.do_work()
-    assert [row[0] for row in world.log.producers(partition.ordinal)[1]] == [5]
-    world.clock.advance(expiration_ms + 1)  # that long has passed now
-    job.do_work()
-    assert not world.log.producers(partition.ordinal)[1]
+    job = ProducerExpiration(world.keeper(clock=clock, began=began))
+
+    def after(idle, ahead):
+        length_ms = world.config.producer_id_expiration_ms
+        world.clock.advance(int(idle * length_ms) + 1)
+        clock.ahead_ms = int(ahead * length_ms)
+        job.do_work()
+        return [row[0] for row in world.log.producers(partition.ordinal)[1]]
+
+    return after
 
 
-@pytest.mark.parametrize(("offset_ms", "ahead_ms", "steady_ms"), [(7_000, 50, 0), (7_000, -50, -50), (None, 50, 50)])
-def test_the_steady_clock_goes_back_with_the_wall_clock_and_not_forward(world, offset_ms, ahead_ms, steady_ms):
-    clock = SetClock(world.clock)
-    clock.ahead_ms = ahead_ms
-    keeper = world.keeper(clock=clock, clock_offset_ms=offset_ms)
-    assert keeper.steady_ms() - world.clock.wall_ms() == steady_ms
+@pytest.mark.parametrize(
+    ("idle", "ahead", "known"),
+    [(0, 0, [5]), (0, 1, [5]), (0, 5, [5]), (0.9, 5, [5]), (1, 0, []), (1, 5, []), (1, -0.5, [5]), (1.6, -0.5, [])],
+)
+def test_a_clock_that_is_set_forward_makes_no_producer_idle(kept, idle, ahead, known):
+    """As it would whoever waits for an answer meanwhile, and then repeats a batch that is in the log."""
+    assert kept(idle, ahead) == known
+
+
+def test_nobody_has_been_idle_for_longer_than_the_broker_has_run(world):
+    """What a start took from the logs was written at a time of which nobody knows how the clock was then."""
+    partition, clock = world.create(), SetClock(world.clock)
+    produce(world, partition, 5, 0)
+    world.clock.advance(3 * world.config.producer_id_expiration_ms)
+    began = Began(clock.wall_ms(), clock.monotonic_ms())
+    job = ProducerExpiration(world.keeper(clock=clock, began=began))
+    for known in ([5], []):
+        job.do_work()
+        assert [row[0] for row in world.log.producers(partition.ordinal)[1]] == known
+        world.clock.advance(world.config.producer_id_expiration_ms)

@@ -8,6 +8,7 @@ import pytest
 
 from mpbroker.config.limits import HANDLER_ARENA_BYTES, MAX_HANDLERS, MAX_PROCESSORS, MIN_HANDLER_ARENA_BYTES
 from mpbroker.config.load_config import load_broker_config
+from mpbroker.shm.clock import Began
 from mpbroker.shm.core_view import CLAIMED
 from mpbroker.shm.layout import MAX_FETCH_SESSIONS, MAX_SLOTS, PAGE_BYTES, SESSION_UNIT_BYTES
 from mpbroker.shm.process_table import NO_LISTENER, BrokerState, ProcessState
@@ -54,7 +55,7 @@ def made(monkeypatch):
     one = object.__new__(SharedState)
     one.plans = tuple(ProcessPlan(process_type("processor"), index, 0) for index in (0, 1))
     one.lanes_made, one.room, one.boot_id, one._boot_secret = lanes, SimpleNamespace(processors=4), 0xAB, b"secret"
-    one._made_lanes, one._data_dir, one._cluster_id, one._clock_offset_ms = set(), "/data", "c", 123
+    one._made_lanes, one._data_dir, one._cluster_id, one._began = set(), "/data", "c", Began(9, 7)
     one._memory = SimpleNamespace(name="page", core=SimpleNamespace(coordinator=9), remembered=[])
     one._memory.remember_killer = one._memory.remembered.append
     one._rows = [Row(state=0) for _ in range(MAX_SLOTS)]
@@ -77,7 +78,7 @@ def test_a_worker_is_given_what_its_role_needs(made, role):
     given = context(made, role, 1 if role == "processor" else 0, 0 if role == "processor" else None)
     assert (given.role, given.boot_id, given.boot_secret, given.cluster_id) == (role, 0xAB, b"secret", "c")
     assert (given.incarnation, given.listeners, given.eventfds) == (12, LISTENERS, (1, 2))
-    assert given.clock_offset_ms == 123
+    assert given.began == Began(9, 7)
     assert (given.data_dirs, given.directory_ids) == (("/a", "/b"), ("A", "B"))
     assert (given.notice_fd, given.config_fd, given.settings_fd, given.controller_fd) == (3, 4, 5, -1)
     assert given.process_row is made._rows[given.slot]
