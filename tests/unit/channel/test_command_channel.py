@@ -32,6 +32,14 @@ def test_a_command_and_its_answer(core):
     assert handler.answers() == []
 
 
+def test_an_answer_names_the_metadata_that_shows_the_change(core):
+    handler, controller = HandlerPort(core, 0), CommandChannel(core)
+    number = handler.send(b"x", 17)
+    controller.claim(0)
+    controller.complete(number, b"done", 2**40 + 3)
+    assert _native.CommandPort(core, core.handler_slot(0)).answers() == [(number, 17, b"done", 2**40 + 3)]
+
+
 def test_answered_commands_are_counted(core):
     handler, controller, row = HandlerPort(core, 0), CommandChannel(core), ProcessRow(core, SLOT_CONTROLLER)
     for done in (1, 2):

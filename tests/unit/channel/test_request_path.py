@@ -3,6 +3,7 @@
 import os
 import select
 import signal
+import sys
 import threading
 import time
 
@@ -217,6 +218,21 @@ def test_queued_bytes_are_held_until_the_answer_is_sent(pair):
     assert pair.processor.queued_bytes() == len(data)
     pair.processor.sent(entry, 0, True)
     assert pair.processor.queued_bytes() == 0
+
+
+def test_a_handler_sleeps_until_a_request_comes(pair):
+    """The other thread gets the interpreter when it does."""
+    gate, interval_s = threading.Lock(), sys.getswitchinterval()
+    gate.acquire()
+    other = threading.Thread(target=lambda: gate.acquire() and pair.submit(frame()))
+    other.start()
+    sys.setswitchinterval(1000.0)
+    gate.release()
+    try:
+        assert pair.handlers[0].serve_or_claim(-1.0).payload == frame()
+    finally:
+        sys.setswitchinterval(interval_s)
+        other.join()
 
 
 def test_control_comes_first_and_reserved_handlers_take_nothing_else():
