@@ -24,7 +24,8 @@ class DoesNotCompile(Exception):
 
 
 class NativeBuild:
-    """Objects of the unchanged tree, made when they are first needed; `more_flags` go to every compilation."""
+    """Objects of the unchanged tree, made when they are first needed. `more_flags` go to every compilation but those of
+    the programs' own files: what steps through the core must not be watched itself, or it takes steps of its own."""
 
     def __init__(self, tree: Path, build: Path, kept: Path | None = None, more_flags: Sequence[str] = ()) -> None:
         self._native, self._build, self._tree = tree / "native", build, tree
@@ -38,9 +39,9 @@ class NativeBuild:
         self.extension = [source.removeprefix("native/") for source in settings["sources"]]
         flags = [flag for flag in settings["extra-compile-args"] if not flag.startswith("-W") and flag != "-g"]
         shared = [*flags, "-fPIC", "-DMPB_INJECT=1", "-I.", f"-I{sysconfig.get_path('include')}"]
-        self._flags = {False: [*plain, "-w", *more_flags], True: [*shared, "-w", *more_flags]}
-        headers = b"".join(path.read_bytes() for path in sorted(self._native.glob("**/*.h")))
-        self._surroundings = {way: headers + " ".join(self._flags[way]).encode() for way in self._flags}
+        self._plain_flags = {False: [*plain, "-w"], True: [*shared, "-w"]}
+        self._more_flags = list(more_flags)
+        self._headers = b"".join(path.read_bytes() for path in sorted(self._native.glob("**/*.h")))
         self._programs = {path.stem[5:]: path for path in self._native.glob("tests/*/test_*.c")}
         self._objects: dict[tuple[str, bool], Path] = {}
         self.changed: dict[tuple[str, bool], Path] = {}
@@ -82,7 +83,8 @@ class NativeBuild:
     def _object(self, source: str, shared: bool) -> Path:
         """Of the unchanged file: whoever asks first, asks before the change."""
         if (source, shared) not in self._objects:
-            text = (self._native / source).read_bytes() + self._surroundings[shared]
+            flags = " ".join(self._flags(source, shared)).encode()
+            text = (self._native / source).read_bytes() + self._headers + flags
             target = self._kept / hashlib.sha1(source.encode() + text).hexdigest()
             if not target.exists():
                 made = self._build / str(int(shared)) / (source.replace("/", "_") + ".o")
@@ -92,10 +94,13 @@ class NativeBuild:
             self._objects[(source, shared)] = target
         return self._objects[(source, shared)]
 
+    def _flags(self, source: str, shared: bool) -> list[str]:
+        return [*self._plain_flags[shared], *([] if source.startswith("tests/") else self._more_flags)]
+
     def _cc(self, source: str, target: Path, shared: bool) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            _run(["gcc", *self._flags[shared], "-c", source, "-o", str(target)], self._native)
+            _run(["gcc", *self._flags(source, shared), "-c", source, "-o", str(target)], self._native)
         except subprocess.CalledProcessError as error:
             raise DoesNotCompile(error.stderr) from None
 

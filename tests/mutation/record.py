@@ -70,7 +70,9 @@ class Recorder:
         binary, map_file = self._native.program(name, [str(self._watcher)]), self._program_map
         map_file.write_bytes(bytes(MAP_BYTES))
         begun = time.monotonic()
-        self._copy.run([str(binary)], PROGRAM_LIMIT_S, {"TOUCHED_MAP": str(map_file)})
+        outcome = self._copy.run([str(binary)], PROGRAM_LIMIT_S, {"TOUCHED_MAP": str(map_file)})
+        if not (outcome.green or outcome.hung):
+            print(f"program {name} is red when it is watched: what it would touch is not known", file=sys.stderr)
         spent, seen, known = time.monotonic() - begun, map_file.read_bytes(), native_places(binary)
         touched = sorted(number for at, number in known.items() if seen[at])
         map_file.unlink()

@@ -20,6 +20,7 @@ from tests.mutation.equivalent import FILE, key_of, known_equivalents
 from tests.mutation.judge import Judge, Verdict
 from tests.mutation.native_build import DoesNotCompile, NativeBuild
 from tests.mutation.nearest import Nearest
+from tests.mutation.record import INSTRUMENTED
 from tests.mutation.results import Results
 from tests.mutation.touched import MAP_BYTES, Run, functions_of, place, places_at, recorded
 from tests.mutation.working_copy import WorkingCopy, heed_signals
@@ -403,6 +404,25 @@ def _has_ended(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
         return True
+
+
+def test_only_the_core_is_watched(tmp_path):
+    """A program that steps through it takes the steps that it takes unwatched."""
+    if not shutil.which("make") or not shutil.which("gcc"):
+        pytest.skip("make and gcc are not installed")
+    (tmp_path / "native" / "tests" / "log").mkdir(parents=True)
+    (tmp_path / "native" / "log").mkdir()
+    shutil.copy(ROOT / "native" / "Makefile", tmp_path / "native")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "native" / "tests" / "log" / "test_a.c").write_text("int main(void) { return 0; }\n")
+    (tmp_path / "native" / "log" / "a.c").write_text("int a(void) { return 0; }\n")
+    build = NativeBuild(tmp_path, tmp_path / "build", more_flags=INSTRUMENTED)
+    asked = {}
+    for source in ("log/a.c", "tests/log/test_a.c"):
+        made = build._object(source, False)
+        symbols = subprocess.run(["nm", str(made)], capture_output=True, text=True, check=True).stdout
+        asked[source] = "__cyg_profile_func_enter" in symbols
+    assert asked == {"log/a.c": True, "tests/log/test_a.c": False}
 
 
 @pytest.mark.slow
