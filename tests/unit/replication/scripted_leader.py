@@ -92,7 +92,21 @@ class ScriptedLeader:
         )
 
 
-class Follower:
+class FollowedRows:
+    """What is followed, by the rows of `log`."""
+
+    log: Log
+
+    def rows(self) -> list[Followed]:
+        busy, rows = self.log.followed(0, 1)
+        assert not busy
+        return [Followed._make(row) for row in rows]
+
+    def row(self, ordinal: int) -> Followed | None:
+        return next((row for row in self.rows() if row.ordinal == ordinal), None)
+
+
+class Follower(FollowedRows):
     """`step` lets the leader answer one request, and the follower do what follows from it."""
 
     def __init__(self, path: Path, natively: bool) -> None:
@@ -138,15 +152,7 @@ class Follower:
         for each in (self.far, self._server, self._epoll, self.log):
             each.close()
 
-    # ------------------------------------------------------------------ what a link needs of the logs
-    def rows(self) -> list[Followed]:
-        busy, rows = self.log.followed(0, 1)
-        assert not busy
-        return [Followed._make(row) for row in rows]
-
-    def row(self, ordinal: int) -> Followed | None:
-        return next((row for row in self.rows() if row.ordinal == ordinal), None)
-
+    # ------------------------------------------------------------------ what else a link needs of the logs
     def options(self, _ordinal: int) -> LogOptions:
         return LogOptions()
 

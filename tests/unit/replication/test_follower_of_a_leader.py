@@ -20,7 +20,7 @@ from mpbroker.config.replication_throttle import LEADER_RATE
 from mpbroker.config.sources import Given
 from mpbroker.errors import ErrorCode
 from mpbroker.log.leader_epochs import EpochStart, end_of_epoch
-from mpbroker.replication.follower import Append, FetchLimits, Followed, LeaderFetch, OutOfRange, Truncate
+from mpbroker.replication.follower import Append, FetchLimits, LeaderFetch, OutOfRange, Truncate
 from mpbroker.replication.leader_link import LeaderLink
 from mpbroker.shm.clock import ManualClock
 from mpbroker.shm.counters import Counter
@@ -28,6 +28,7 @@ from mpbroker.shm.layout import SLOT_HANDLERS, PartitionFlags, ReplicaRole
 from mpbroker.shm.replication_quota import ReplicationQuota, summed
 from tests.harness.in_process_broker import InProcessBroker
 from tests.harness.small_core import small_core
+from tests.unit.replication.scripted_leader import FollowedRows
 from tests.unit.server.test_produce_fetch import batch, produce
 from tests.unit.server.test_waiting_for_locks import append, holder
 
@@ -59,7 +60,7 @@ class DirectConnection:
         pass
 
 
-class FollowerWorld:
+class FollowerWorld(FollowedRows):
     """Broker 1: its memory, its directory and its link to broker 0."""
 
     def __init__(self, path, leader: InProcessBroker, topic_id: bytes) -> None:
@@ -91,14 +92,6 @@ class FollowerWorld:
         if point == self.deadly:
             self.deadly = ""
             raise Killed
-
-    def rows(self) -> list[Followed]:
-        busy, rows = self.log.followed(0, 1)
-        assert not busy
-        return [Followed._make(row) for row in rows]
-
-    def row(self, ordinal: int) -> Followed | None:
-        return next((row for row in self.rows() if row.ordinal == ordinal), None)
 
     def options(self, _ordinal: int) -> LogOptions:
         return OPTIONS
