@@ -17,11 +17,13 @@ from mpbroker.log.log_keeper import (
     keepers,
     open_segments,
 )
+from mpbroker.shm.clock import Began
 from mpbroker.shm.layout import MAX_SLOTS
 from mpbroker.shm.process_table import ProcessState
 from mpbroker.shm.troubles import Trouble
 
 SLOT = 6
+BEGAN = Began(9_000, 7)
 
 
 class World:
@@ -48,7 +50,7 @@ class World:
             notify_partition=lambda *words: self.done.append(("notify", *words)),
         )  # fmt: skip
         self.ctx = SimpleNamespace(
-            core=core, slot=SLOT, data_dirs=directories, process_row=self.row, incarnation=incarnation,
+            core=core, slot=SLOT, data_dirs=directories, process_row=self.row, incarnation=incarnation, began=BEGAN,
             log=SimpleNamespace(error=told, tick=lambda: self.done.append("tick")),
             config=load_broker_config(overrides=["log.initial.task.delay.ms=77"], environ={}, cores=2),
         )  # fmt: skip
@@ -107,7 +109,7 @@ def test_a_directory_that_could_not_be_used_is_told_and_has_none(monkeypatch, of
 def test_a_successor_does_not_wait_before_its_first_round(monkeypatch, incarnation, is_successor, delay_ms):
     world = World(monkeypatch, "/a", incarnation=incarnation)
     context = context_of(world.ctx, world.log)
-    assert (context.is_successor, context.first_delay_ms) == (is_successor, delay_ms)
+    assert (context.is_successor, context.first_delay_ms, context.began) == (is_successor, delay_ms, BEGAN)
     assert context.pids() == [1] and context.data_dir == "/a" and context.log_dir == 0
     failures = context.io_failures()
     assert len(failures) == MAX_SLOTS and failures[3] == IoFailures(13, 5, 2)
