@@ -1,5 +1,6 @@
 """Addresses as users write them, and waiting for a broker that is not there yet."""
 
+import re
 import socket
 import threading
 import time
@@ -48,9 +49,11 @@ def test_nobody_there_is_told_at_once_or_after_the_wait(closed_port):
     )
     said = []
     began = time.monotonic()
-    with pytest.raises(ConnectionLost, match=r"\(waited 1 s\)"):
+    with pytest.raises(ConnectionLost) as caught:
         connect(f"127.0.0.1:{closed_port}", wait_s=1.4, say=said.append)
-    assert time.monotonic() - began >= 1.4
+    took_s = time.monotonic() - began
+    (waited_s,) = re.findall(r"\(waited (\d+) s\)", str(caught.value))
+    assert took_s >= 1.4 and 1 <= int(waited_s) <= round(took_s)
     assert said == [f"waiting for a broker at 127.0.0.1:{closed_port}"]
 
 
