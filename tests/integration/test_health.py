@@ -30,18 +30,19 @@ def _health(broker):
     return broker.status()["health"]["state"]
 
 
-def _is_parked(status):
-    """And no longer in the hand of the handler that parked it, which sleeps: else it is in the middle of its work."""
+def _is_parked(status, before):
+    """One more than before, and no longer in the hand of the handler that parked it, which sleeps: else it is in the
+    middle of its work."""
     handlers = [row for row in status["processes"] if row["role"] == "handler"]
-    return status["counters"]["requests_parked"] > 0 and all(
+    return status["counters"]["requests_parked"] > before and all(
         row["wait"] == "request" and not row["request"] for row in handlers
     )
 
 
-def _stopped_while_parked(scene):
+def _stopped_while_parked(scene, before):
     """Whether the handlers stand still in their sleep: between a look and the signal one may have woken up."""
     scene.stop(*HANDLERS)
-    if _is_parked(scene.broker.status()):
+    if _is_parked(scene.broker.status(), before):
         return True
     scene.go_on()
     return False
@@ -85,8 +86,9 @@ def scenes(tmp_path_factory):
         assert [_health(scene.broker) for scene in scenes.values()] == ["ok"] * len(names)
         with connect(scenes["parked"].broker.bootstrap) as client:
             create_topic(client, "t", 1, {})
+        before = scenes["parked"].broker.status()["counters"]["requests_parked"]  # the topic's creation was, too
         scenes["parked"].connection.send(fetch_request(1, "t", 0, 0, max_wait_ms=60_000))
-        wait_until(lambda: _stopped_while_parked(scenes["parked"]), "handlers that sleep and the fetch parked")
+        wait_until(lambda: _stopped_while_parked(scenes["parked"], before), "handlers that sleep and the fetch parked")
         scenes["hung"].stop(*HANDLERS)
         scenes["hung"].connection.send(api_versions(1))
         scenes["silent"].stop(("acceptor", 0))
