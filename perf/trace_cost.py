@@ -1,16 +1,18 @@
 """What tracing costs: two brokers of this checkout, one with traces and one without, under the same small requests in
 turn.
 
-    python -m perf.trace_cost [--pairs 50] [--seconds 0.6] [--json FILE] [--check]
+    python -m perf.trace_cost [--pairs 50] [--seconds 0.6] [--apart] [--json FILE] [--check]
 
 Load: as in perf/bench.py, 8 connections with 20 Produce requests of 100 bytes in flight each. A pair is one run on each
 broker, one right after the other and with the first place changing, because a machine's speed drifts. Other work on the
 machine makes both brokers slower, by more than traces do: what is judged is the quieter half of each one's runs, those
 with the least CPU time per request. Beside it stand the quartiles of the differences within all pairs, which show how
 quiet it was. CPU time, by the scheduler's clock, is that of the broker's whole process tree; `path_us` is the
-difference in processors and handlers alone, `tracer_us` what the tracer's process takes, most of it by turn, not by
-request. (The kernel stamps every packet of a machine on which one traced broker runs, so that part is in both.) The raw
-writer is what the tracer does with a full lane: segment file, checksum, summary; its disk writes are not synced here.
+difference in processors and handlers alone, `tracer_us` what the tracer's process takes, some of it by turn, not by
+request. `--apart` puts the load on one core and both brokers on another: who wakes whom on which core is what differs
+most from run to run. (The kernel stamps every packet of a machine on which one traced broker runs, so that part is in
+both.) The raw writer is what the tracer does with a full lane: segment file, checksum, summary; its disk writes are not
+synced here.
 """
 
 from __future__ import annotations
@@ -57,6 +59,8 @@ def main() -> int:
     with ExitStack() as stack:
         on = stack.enter_context(targets.ours())
         off = stack.enter_context(targets.ours({"mpbroker.trace.enabled": "false"}))
+        if arguments.apart:
+            keep_apart(on, off)
         pairs = measure(on, off, arguments.pairs, arguments.seconds)
     results: dict[str, Any] = {
         "machine": processes.machine(),
@@ -68,6 +72,17 @@ def main() -> int:
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(results, indent=1) + "\n")
     return int(arguments.check and bool(missed(results["figures"])))
+
+
+def keep_apart(*brokers: Target) -> None:
+    """This process on the first core it may use, the brokers' on the last; what they start later stays there."""
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        raise SystemExit("--apart needs two cores")
+    os.sched_setaffinity(0, cores[:1])
+    for pid in (pid for broker in brokers for pid in processes.tree(broker.pid)):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            os.sched_setaffinity(int(thread), cores[-1:])
 
 
 def measure(on: Target, off: Target, pairs: int, seconds: float) -> list[tuple[Run, Run]]:
@@ -178,6 +193,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=50, help="at least 2")
     parser.add_argument("--seconds", type=float, default=0.6, help="of each run")
+    parser.add_argument("--apart", action="store_true", help="load and brokers on cores of their own")
     parser.add_argument("--json", metavar="FILE", help="write everything there")
     parser.add_argument("--check", action="store_true", help="exit 1 when a target is missed")
     return parser.parse_args()

@@ -84,8 +84,8 @@ class LaneDrain:
         moved = 0
         while counters.drained + moved < counters.written:
             writer = self._writer_at(now_ns)
-            room = max(1, (self.limits.segment_bytes - writer.file_bytes) // RECORD_BYTES)
-            records = self.lane.peek(min(room, CHUNK_RECORDS, counters.written - counters.drained - moved))
+            left = counters.written - counters.drained - moved
+            records = self.lane.peek(min(max(1, self._room(writer)), CHUNK_RECORDS, left))
             if not records:
                 break  # counters and lane contradict each other: nothing can be read from this lane any more
             writer.append(records)
@@ -98,6 +98,27 @@ class LaneDrain:
         self._finish_step(counters, now_ns)
         return moved
 
+    def follow(self) -> int | None:
+        """Between two steps: write what the lane holds, and look at nothing else; returns the number of records. None:
+        they stay, because they need a step: they do not fit into the present segment, or somebody watches them.
+        OSError as in `step`, which also notes the progress."""
+        counters = self.lane.counters()
+        left, writer = counters.written - counters.drained, self._writer
+        if left > 0 and (writer is None or self.watch is not None or self._room(writer) < left):
+            return None
+        while left > 0 and writer is not None:
+            records = self.lane.peek(min(CHUNK_RECORDS, left))
+            if not records:
+                return None  # counters and lane contradict each other, as in `step`
+            writer.append(records)
+            self.lane.release(records)
+            left -= len(records) // RECORD_BYTES
+        return counters.written - counters.drained
+
+    def _room(self, writer: segment_writer.SegmentWriter) -> int:
+        """Records that the segment still takes."""
+        return (self.limits.segment_bytes - writer.file_bytes) // RECORD_BYTES
+
     def use_origin(self, origin: Origin) -> None:
         """What segments say from now on; the present one ends. OSError: its end is not written."""
         self._origin = origin
@@ -108,6 +129,8 @@ class LaneDrain:
         if self._writer is not None:
             writer, self._writer = self._writer, None
             try:
+                if writer.tally.next_seq > self._progress.written:
+                    self._note_written(writer)  # it followed, and no step came after
                 manifest.append(self._directory, writer.close())
             finally:
                 writer.abandon()

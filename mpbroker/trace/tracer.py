@@ -5,7 +5,8 @@ dies, ends it after a last drain. If the supervisor is gone, it unlinks this bro
 else will.
 
 It sleeps between drains and is never woken by a request: a lane holds 16,384 records, and the pause shrinks as it
-fills.
+fills. In a busy broker it only empties the lanes between two turns: a turn is half a millisecond of code that nobody
+else has in the caches.
 """
 
 import contextlib
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
     from mpbroker.config.broker_config import BrokerConfig
     from mpbroker.trace.dashcam import Dashcam
 
-MIN_PAUSE_MS, BUSY_PAUSE_MS, IDLE_PAUSE_MS = 10, 50, 200
+MIN_PAUSE_MS, BUSY_PAUSE_MS, IDLE_PAUSE_MS = 10, 100, 200
+"""Between two looks at the lanes; while they fill quickly shorter, so that the fullest becomes half full."""
+TURN_MS = 200
 QUIET_RECORDS_A_S = 2_500
 """Below that a pause stays as long as without any: what could come at once is no more than after silence, and each
 wake costs a quarter of a millisecond where others have taken the caches."""
@@ -79,6 +82,8 @@ class Tracer:
         self._own: OwnRecords | None = None
         self._retention_due_ns = 0
         self._rhythm_ms = self._pause_ms = IDLE_PAUSE_MS
+        self._moved_between = 0
+        self._fullest = 0.0
         self._failing = False
         self._losses: dict[str, int] = {}
         self._poll = select.poll()
@@ -175,8 +180,9 @@ class Tracer:
                 failure = failure or error
         if failure is not None or self._own is not None or not self._ctx.lanes:
             self._say(failure)  # between two tries to begin nothing is known
-        self._rhythm_ms = self._next_rhythm_ms(moved)
-        self._pause_ms = self._rhythm_ms
+        self._rhythm_ms = self._next_rhythm_ms(moved + self._moved_between)
+        self._moved_between = 0
+        self._pause_ms = TURN_MS if self._dashcam is None else self._rhythm_ms
         if self._own is not None:
             self._pause_ms = min(self._pause_ms, max(MIN_PAUSE_MS, self._own.due_ms(now_ns)))
         if self._dashcam is not None and self._dashcam.is_busy:
@@ -185,22 +191,54 @@ class Tracer:
         return moved
 
     def _next_rhythm_ms(self, moved: int) -> int:
-        """After a turn that moved so many records: they came during the pause before it, or longer."""
+        """After a turn: so many records came since the one before it."""
         if moved * 1000 > QUIET_RECORDS_A_S * self._pause_ms:
-            return BUSY_PAUSE_MS
+            return self._filling_ms()
         return min(IDLE_PAUSE_MS, self._rhythm_ms + 10)
+
+    def _filling_ms(self) -> int:
+        """Until the lane that was the fullest is half full, if it fills as quickly as before."""
+        half_full_ms = self._rhythm_ms * 0.5 / self._fullest if self._fullest else BUSY_PAUSE_MS
+        return max(MIN_PAUSE_MS, min(BUSY_PAUSE_MS, int(half_full_ms)))
 
     @property
     def pause_ms(self) -> int:
-        """How long the next pause is at most."""
+        """How long it is until the next turn, at most."""
         return self._pause_ms
 
     def pause(self) -> None:
-        """Sleep until the next drain is due or a signal comes."""
+        """Sleep until the next turn is due or a signal comes, and empty the lanes meanwhile."""
         self._row.wait = WaitName.TRACE_FLUSH
-        if self._poll.poll(self._pause_ms):
-            self._ctx.drain_wakeups()
+        left_ms = self._pause_ms
+        while left_ms > 0:
+            one_ms = min(left_ms, self._rhythm_ms)
+            if self._poll.poll(one_ms):
+                self._ctx.drain_wakeups()
+                break
+            left_ms -= one_ms
+            if left_ms > 0 and not self._follow():
+                break
         self._row.wait = 0
+
+    def _follow(self) -> bool:
+        """Empty the lanes and do nothing else; false: a turn is needed first. Names go before the records that need
+        them, as in a turn."""
+        if self._own is None or self._dashcam is not None or self._own.has_notices():
+            return False
+        try:
+            found = [drain.follow() for drain in self._drains]
+        except OSError:
+            return False  # the turn tries again, and tells
+        moved = [count or 0 for count in found]
+        self._moved_between += sum(moved)
+        self._see(moved)
+        self._rhythm_ms = self._filling_ms()
+        return None not in found
+
+    def _see(self, moved: list[int]) -> None:
+        """What each lane held."""
+        shares = (count / drain.lane.native.capacity for count, drain in zip(moved, self._drains, strict=True))
+        self._fullest = max(shares, default=0.0)
 
     def finish(self) -> None:
         """The last drain: what lanes and notices hold now, and the last gauges; then the segments are closed."""
@@ -228,7 +266,9 @@ class Tracer:
         return 0
 
     def _drain(self, now_ns: int) -> int:
-        return sum(drain.step(now_ns) for drain in self._drains)
+        moved = [drain.step(now_ns) for drain in self._drains]
+        self._see(moved)
+        return sum(moved)
 
     def _watch(self, now_ns: int) -> int:
         """The dash-cam's turn."""

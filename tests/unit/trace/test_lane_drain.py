@@ -48,6 +48,70 @@ def test_records_go_into_one_segment(tmp_path, both_ends):
     assert (row.finished, row.records, row.dropped) == (17, 18, 0)  # 17 requests and a clock sample
 
 
+def test_between_two_steps_records_alone_are_written(tmp_path, both_ends):
+    """The counters in the header follow with the next step, or with the end of the segment."""
+    writer, reader = both_ends
+    drain = drain_of(reader, tmp_path)
+    assert drain.follow() == 0, "nothing finished"
+    _finish(writer, 0, 3)
+    assert drain.follow() is None and drain.active == {}, "there is no segment yet"
+    assert drain.step(0) == 3
+    _finish(writer, 3, 14)  # round the end of the lane
+    assert drain.follow() == 14 and drain.follow() == 0
+    assert reader.counters().drained == 17
+    (info,) = manifest.segments(tmp_path)
+    assert (info.progress.written, requests_in(tmp_path)) == (3, list(range(17)))
+    assert drain.step(0) == 0
+    (info,) = manifest.segments(tmp_path)
+    assert (info.progress.written, info.progress.finished) == (17, 17)
+    _finish(writer, 17, 2)
+    assert drain.follow() == 2
+    drain.close()
+    (row,) = manifest.read(tmp_path)
+    assert (row.finished, row.records, row.dropped) == (19, 20, 0)
+    assert requests_in(tmp_path) == list(range(19))
+
+
+def test_what_does_not_fit_or_is_watched_needs_a_step(tmp_path, both_ends):
+    writer, reader = both_ends
+    drain = drain_of(reader, tmp_path, segment_bytes=4096 + 6 * 128)  # with the sample of the clock: five requests
+    _finish(writer, 0, 2)
+    drain.step(0)
+    _finish(writer, 2, 4)
+    assert drain.follow() is None and reader.counters().drained == 2
+    drain.step(0)  # one segment is full, the next holds one
+    _finish(writer, 6, 4)
+    assert drain.follow() == 4 and len(manifest.read(tmp_path)) == 1
+    seen = []
+    drain.watch = lambda records, now_ns: seen.append(len(records))
+    _finish(writer, 10, 1)
+    assert drain.follow() is None
+    assert drain.step(0) == 1 and seen == [128]
+    assert requests_in(tmp_path) == list(range(11))
+
+
+def test_a_tracer_that_dies_after_it_followed_is_followed(tmp_path, both_ends):
+    """What is in the file and beyond its counters is not written again, and none of it is lost."""
+    writer, reader = both_ends
+    drain = drain_of(reader, tmp_path)
+    _finish(writer, 0, 2)
+    drain.step(0)
+    _finish(writer, 2, 3)
+    assert drain.follow() == 3
+    _finish(writer, 5, 2)
+    reader.release = lambda records: None  # it is killed before that
+    assert drain.follow() == 2
+    del reader.release
+    recover_directory(tmp_path, 4)
+    after = drain_of(reader, tmp_path)
+    assert after.step(0) == 0
+    _finish(writer, 7, 1)
+    assert after.step(0) == 1
+    after.close()
+    assert requests_in(tmp_path) == list(range(8))
+    assert statistics.collect(manifest.segments(tmp_path)).finished == 8
+
+
 def test_drops_are_counted_and_noticed(tmp_path, both_ends):
     writer, reader = both_ends
     drain = drain_of(reader, tmp_path)

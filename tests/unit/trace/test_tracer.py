@@ -157,15 +157,16 @@ def test_the_pause_is_long_while_few_records_come(tmp_path, memory):
     found = []
     try:
         made = tracer.Tracer(ctx)
-        for records in (0, 500, 501, 125, 151, 0, 0):
+        for records in (0, 500, 501, 500, 1020, 501, 0, 0):
             for number in range(records):
                 one.native.put(full_request(number).pack())
             assert made.turn() == records
-            found.append(made.pause_ms)
+            assert made.pause_ms == 200
+            found.append(made._rhythm_ms)
         made.finish()
     finally:
         lane.unlink(name)
-    assert found == [200, 200, 50, 60, 50, 60, 70]  # 2,500 a second, seen in pauses of 200, 50 and 60 ms
+    assert found == [200, 200, 100, 110, 55, 56, 66, 76]  # 2,500 a second; half of the lane, as quickly as it fills
 
 
 def test_the_next_gauges_shorten_one_pause_alone(tmp_path, memory, lanes):

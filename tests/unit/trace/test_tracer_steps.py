@@ -12,6 +12,7 @@ from mpbroker.trace.tracer import (
     MIN_PAUSE_MS,
     OPEN_AGAIN_MS,
     QUIET_RECORDS_A_S,
+    TURN_MS,
     Tracer,
 )
 
@@ -38,9 +39,10 @@ class World:
         made._own = SimpleNamespace(
             due_ms=lambda now_ns: self.due_ms, close=lambda: note("own closed"),
             sample_gauges=lambda now_ns: note("gauges"), take=lambda now_ns: note("take"),
-            write=lambda now_ns: note("write"),
+            write=lambda now_ns: note("write"), has_notices=lambda: self.notices,
         )  # fmt: skip
         made._rhythm_ms = made._pause_ms = IDLE_PAUSE_MS
+        made._moved_between, made._fullest, self.notices = 0, 0.0, False
 
     def steps(self, *results):
         """The turn's works do nothing but be noted."""
@@ -102,6 +104,33 @@ def test_pauses_grow_while_few_records_come(world, moved, pause_ms, rhythm_ms, f
 
 
 @pytest.mark.parametrize(
+    ("held", "rhythm_ms", "following"),
+    [
+        ([0, 0], 100, BUSY_PAUSE_MS),
+        ([10, 50], 100, 100),
+        ([60, 10], 90, 75),
+        ([10, 20], 20, 50),
+        ([5, 8], 20, BUSY_PAUSE_MS),
+        ([100, 100], 200, 100),
+        ([400, 0], 10, MIN_PAUSE_MS),
+    ],
+    ids=["nothing", "half full", "fuller", "less", "much less", "full", "again and again"],
+)
+def test_the_fullest_lane_says_when_to_look_again(world, held, rhythm_ms, following):
+    made = world.made
+    made._drains = [_drain(count) for count in held]
+    made._rhythm_ms = rhythm_ms
+    assert Tracer._drain(made, 5) == sum(held)
+    assert made._next_rhythm_ms(1_000_000) == following
+
+
+def _drain(count, **fields):
+    """One that moves so many records, of a lane that holds 100."""
+    lane = SimpleNamespace(native=SimpleNamespace(capacity=100))
+    return SimpleNamespace(step=lambda now_ns: count, follow=lambda: count, lane=lane, **fields)
+
+
+@pytest.mark.parametrize(
     ("due_ms", "busy", "pause_ms"),
     [
         (1000, False, IDLE_PAUSE_MS),
@@ -122,6 +151,16 @@ def test_what_is_due_shortens_the_next_pause(world, due_ms, busy, pause_ms):
     assert world.made.pause_ms == pause_ms and world.made._rhythm_ms == IDLE_PAUSE_MS
 
 
+@pytest.mark.parametrize(("dashcam", "pause_ms"), [(False, TURN_MS), (True, BUSY_PAUSE_MS)])
+def test_in_a_busy_broker_turns_are_rare(world, dashcam, pause_ms):
+    """Not with a dash-cam, which wants to see every record soon."""
+    world.steps()
+    world.moves, world.made._moved_between = 1, QUIET_RECORDS_A_S // 5
+    world.made._dashcam = SimpleNamespace(is_busy=False) if dashcam else None
+    world.made.turn()
+    assert (world.made._rhythm_ms, world.made.pause_ms, world.made._moved_between) == (BUSY_PAUSE_MS, pause_ms, 0)
+
+
 @pytest.mark.parametrize("rung", [False, True])
 def test_a_pause_ends_with_a_bell(world, rung):
     waits = []
@@ -129,6 +168,45 @@ def test_a_pause_ends_with_a_bell(world, rung):
     world.made.pause()
     assert waits == [(IDLE_PAUSE_MS, WaitName.TRACE_FLUSH)] and world.made._row.wait == 0
     assert world.done == (["drained"] if rung else [])
+
+
+def _paused(world, drains, rings_at=None, pause_ms=TURN_MS, rhythm_ms=60):
+    """A pause of a busy tracer; how long it slept each time."""
+    made, slept = world.made, []
+    made._drains, made._pause_ms, made._rhythm_ms = drains, pause_ms, rhythm_ms
+    made._poll = SimpleNamespace(poll=lambda ms: slept.append(ms) or len(slept) == rings_at)
+    made.pause()
+    assert made._row.wait == 0
+    return slept
+
+
+def test_lanes_are_emptied_between_two_turns(world):
+    counts = iter([20, 50, 90, 1])
+    one = _drain(0)
+    one.follow = lambda: next(counts)
+    assert _paused(world, [one, _drain(7)]) == [60, 100, 40], "60 ms filled a fifth"
+    assert world.made._moved_between == 20 + 7 + 50 + 7
+    assert world.made._fullest == 0.5 and world.made._rhythm_ms == 100
+
+
+def test_a_bell_and_what_needs_a_turn_end_the_pause(world):
+    full, stuck = _drain(30), _drain(None)
+    assert _paused(world, [full], rings_at=2) == [60, 100] and world.done == ["drained"]
+    assert _paused(world, [stuck, full]) == [60] and world.made._moved_between == 30 + 30, "the other one was emptied"
+    world.notices = True
+    assert _paused(world, [full]) == [60] and world.made._moved_between == 60, "names come before their records"
+    world.notices = False
+    world.made._dashcam = object()
+    assert _paused(world, [full]) == [60] and world.made._moved_between == 60
+    world.made._dashcam = None
+    full.follow = _fail
+    assert _paused(world, [full]) == [60]
+    world.made._own = None
+    assert _paused(world, [_drain(30)]) == [60] and world.made._moved_between == 60
+
+
+def _fail():
+    raise OSError("no space")
 
 
 def test_it_begins_when_there_is_room_and_tries_again_after_a_while(world):
@@ -185,7 +263,7 @@ def test_at_the_end_everything_is_closed_whatever_fails(world, gone):
 def test_its_own_records_go_first_and_every_lane_is_drained(world):
     made = world.made
     assert made._write_own(1) == 0 and world.done == ["take", "write"]
-    made._drains = [SimpleNamespace(step=lambda now_ns, count=count: count) for count in (3, 4)]
+    made._drains = [_drain(count) for count in (3, 4)]
     assert made._drain(1) == 7
     made._own = None
     assert made._write_own(1) == 0 and len(world.done) == 2
