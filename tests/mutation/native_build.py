@@ -34,10 +34,10 @@ class NativeBuild:
         listed = _run(["make", "-s", "--no-print-directory", asked, "listed", "SAN="], self._native)
         core, flags = listed.split(" / ")
         self.core = core.split()
-        plain = [flag for flag in flags.split() if not flag.startswith("-W") and flag != "-g"]
+        plain = [flag for flag in flags.split() if not flag.startswith(("-W", "-g"))]
         settings = tomllib.loads((tree / "pyproject.toml").read_text())["tool"]["setuptools"]["ext-modules"][0]
         self.extension = [source.removeprefix("native/") for source in settings["sources"]]
-        flags = [flag for flag in settings["extra-compile-args"] if not flag.startswith("-W") and flag != "-g"]
+        flags = [flag for flag in settings["extra-compile-args"] if not flag.startswith(("-W", "-g"))]
         shared = [*flags, "-fPIC", "-DMPB_INJECT=1", "-I.", f"-I{sysconfig.get_path('include')}"]
         self._plain_flags = {False: [*plain, "-w"], True: [*shared, "-w"]}
         self._more_flags = list(more_flags)

@@ -417,6 +417,7 @@ def test_only_the_core_is_watched(tmp_path):
     (tmp_path / "native" / "tests" / "log" / "test_a.c").write_text("int main(void) { return 0; }\n")
     (tmp_path / "native" / "log" / "a.c").write_text("int a(void) { return 0; }\n")
     build = NativeBuild(tmp_path, tmp_path / "build", more_flags=INSTRUMENTED)
+    assert not any(flag.startswith("-g") for shared in (False, True) for flag in build._plain_flags[shared])
     asked = {}
     for source in ("log/a.c", "tests/log/test_a.c"):
         made = build._object(source, False)
@@ -445,3 +446,5 @@ def test_changes_of_c_compile_and_programs_notice_them(tmp_path):
     assert invalid <= 2
     (tree / "native" / source).write_text(text + "\n/* nothing */\n")
     assert not build.compile(source, shared=False), "a comment changes no object"
+    (tree / "native" / source).write_text(text.replace("\n{\n", "\n\n{\n        ;\n"))
+    assert not build.compile(source, shared=False), "nor do the places where things stand"
