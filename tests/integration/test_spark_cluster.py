@@ -27,7 +27,7 @@ from tests.harness.event_trace import TraceOptions, write_trace
 
 pytestmark = [
     pytest.mark.skipif(not os.environ.get("LONG"), reason="LONG=1 starts a Spark cluster"),
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1500),
 ]
 STUDIES = ["latency", "fleet"]
 STARTS_S = 120
