@@ -3,6 +3,7 @@ The first that is red is enough, so what is quick and touches little else comes 
 the same things; what starts a broker comes last.
 
 Without a record of the function (it is new, or nothing was recorded), the tests named after the file and its room.
+What stands outside functions, as a table does, nobody is seen to touch: test files that import it are run as well.
 Where no slow test is known to touch it, those whose file has a word of the changed one's path come last.
 """
 
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.mutation.change import Change
-from tests.mutation.touched import Run, places_at
+from tests.mutation.touched import Run, is_outside, places_at
 
 #: Programs of native/tests. They are recorded, and what has no record tries those of its room's name.
 PROGRAM_TESTS = "native/tests"
@@ -23,6 +24,8 @@ NOT_PICKED = ("tests/unit/native/test_programs.py", "tests/unit/native/test_aarc
 #: Rooms of tests that start brokers.
 SLOW_ROOMS = ("integration", "chaos", "cluster", "conformance")
 WORD = re.compile(r"[a-z]+")
+#: Rooms of tests that are quick, and may know a module's tables.
+QUICK_ROOMS = ("unit", "tidy")
 FIRST_S, QUICK_S, PROGRAM_S, SLOW_S, MOST_TESTS = 5.0, 12.0, 30.0, 30.0, 150
 MOST_SLOW_FILES, FILE_S, FILE_TEST_S = 2, 30.0, 10.0
 
@@ -57,6 +60,8 @@ class Nearest:
         places = places_at(change.path, text, change.line)
         runs = [run for run in self._runs if run.touched & places]
         slow = [] if any(run.slow for run in runs) else self._slow_by_name(change.path)
+        if is_outside(change.path, text, change.line):
+            slow = [*self._importing(change.path), *slow]
         if not runs:
             return [*self._by_name(change.path), *slow]
         quick, long = _programs(runs)
@@ -103,6 +108,25 @@ class Nearest:
         words += sorted(set(in_room) - set(words), key=self._file_s)
         found = [Selection((f"program {name}",), 30.0, 30.0) for name in programs]
         return found + [Selection((word,), 30.0, 10.0) for word in words]
+
+    def _importing(self, path: str) -> list[Selection]:
+        """Test files that import a module of Python, the quickest first, as far as the time goes."""
+        room, _, module = path.removesuffix(".py").replace("/", ".").rpartition(".")
+        named = re.compile(
+            rf"{re.escape(room)}\.{module}\b|from {re.escape(room)} import (?:\([^)]*|[^\n(]*)\b{module}\b"
+        )
+        tests = self._tree / "tests"
+        files = [
+            file for one in QUICK_ROOMS for file in (tests / one).rglob("test_*.py") if named.search(file.read_text())
+        ]
+        found, spent = [], 0.0
+        for word in sorted(
+            (str(file.relative_to(self._tree)) for file in files), key=lambda word: (self._file_s(word), word)
+        ):
+            spent += self._file_s(word)
+            if spent < FILE_S:
+                found.append(Selection((word,), FILE_S, FILE_TEST_S))
+        return found
 
     def _slow_by_name(self, path: str) -> list[Selection]:
         about = words_of(path)

@@ -265,6 +265,24 @@ def test_without_a_record_names_decide():
     )
 
 
+def test_a_table_is_near_to_the_tests_that_import_it():
+    """Whoever calls a function of its module says nothing of it."""
+    path, text = "mpbroker/server/api_table.py", (ROOT / "mpbroker/server/api_table.py").read_text()
+    table = changes_of(path, text)[0]
+    caller = ("tests/unit/server/test_read_committed.py::a", False, 0.1, places_at(path, text, table.line))
+    long = ("tests/unit/server/test_request_handler.py::b", False, 30.0, {1})
+    words = [one.words[0] for one in Nearest(ROOT, _runs(caller, long)).selections(table, text)]
+    assert "tests/tidy/test_handlers.py" in words
+    assert "tests/unit/server/test_request_handler.py" not in words, "there is no time for it"
+    path, text = "mpbroker/config/kinds.py", (ROOT / "mpbroker/config/kinds.py").read_text()
+    changes = changes_of(path, text)
+    inside = next(change for change in changes if len(places_at(path, text, change.line)) == 1)
+    outside = next(change for change in changes if len(places_at(path, text, change.line)) > 1)
+    runs = _runs(("tests/unit/config/test_kinds.py::c", False, 0.1, places_at(path, text, inside.line)))
+    found = [[near.words[0] for near in Nearest(ROOT, runs).selections(one, text)] for one in (inside, outside)]
+    assert ["tests/unit/config/test_table.py" in words for words in found] == [False, True]
+
+
 def test_functions_are_watched_through_forks_and_kills(tmp_path):
     """The recorder's C file, in a Python that forks a child which kills itself."""
     (tmp_path / "mpbroker").mkdir()

@@ -63,6 +63,11 @@ def places_at(path: str, text: str, line: int) -> frozenset[int]:
     return frozenset(place(path, name) for name in around or [name for name, _, _ in functions])
 
 
+def is_outside(path: str, text: str, line: int) -> bool:
+    """Whether no function is around a line."""
+    return not any(first <= line <= last for _, first, last in functions_of(path, text))
+
+
 def recorded(directory: Path) -> dict[str, Run]:
     """Every run by its test's id; a later line about a test holds."""
     runs = {}
