@@ -229,6 +229,8 @@ static void test_whose_batches_they_are(void)
         {false, true, {5, 5}, {0, 0}, MPB_LEFT_TRANSACTION, -1},
         {true, true, {5, 5}, {3, 3}, MPB_SERVE, 5},
         {true, true, {0, 0}, {3, 3}, MPB_SERVE, 0},
+        {true, true, {0, 5}, {3, 3}, MPB_LEFT_TRANSACTION, 0},
+        {true, true, {5, 0}, {3, 3}, MPB_LEFT_TRANSACTION, 5},
         {true, true, {5, 6}, {3, 3}, MPB_LEFT_TRANSACTION, 5},
         {true, true, {5, 5}, {3, 4}, MPB_LEFT_TRANSACTION, 5},
         {true, true, {-1, 5}, {3, 4}, MPB_SERVE, 5},

@@ -28,8 +28,8 @@ def plain(count: int) -> list[bytes]:
 
 
 SIZE = len(plain(1)[0])
-TRANSACTIONAL = batch(4, 2, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
-IDEMPOTENT = batch(4, 2, producer_id=7, producer_epoch=0, base_sequence=0)
+TRANSACTIONAL = batch(4, 2, producer_id=0, producer_epoch=0, base_sequence=0, transactional=True)
+IDEMPOTENT = batch(4, 2, producer_id=0, producer_epoch=0, base_sequence=0)
 WIDE = LogOptions(segment_bytes=1 << 20, index_interval_bytes=100 * SIZE)
 
 
@@ -58,7 +58,7 @@ CASES = {
     "an epoch": ([*plain(2), batch(4, 2, 2), batch(6, 3, 2), batch(8, 4, 2)], 3),
     "a gap": ([*plain(3), batch(7, 3), batch(9, 4)], 3),
     "a transaction": (
-        [*plain(2), batch(4, 2, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)],
+        [*plain(2), batch(4, 2, producer_id=0, producer_epoch=0, base_sequence=0, transactional=True)],
         3,
     ),
 }

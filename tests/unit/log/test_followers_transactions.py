@@ -15,7 +15,7 @@ from tests.harness.small_core import small_core
 OPTIONS = LogOptions(segment_bytes=900, index_interval_bytes=200)
 WHOLE = LogOptions(segment_bytes=1 << 20)  # no snapshot of a segment's end is asked of the oracle
 SEEDS = range(400 if os.environ.get("LONG") else 6)
-LEADER, FOLLOWER, IDS = 0, 1, (1, 2, 65)  # two of them in one chain
+LEADER, FOLLOWER, IDS = 0, 1, (0, 1, 64)  # two of them in one chain
 
 
 class Replica:
@@ -224,3 +224,23 @@ def test_what_ended_in_a_part_that_was_cut_holds_nothing_back(tmp_path):
     code, *_ = replica.log.append_follower(0, 2, 0, b"".join(other.batches()), 4, 0, WHOLE, 9)
     state = replica.log.state(0)
     assert (code, state.leo, state.hw, state.lso) == (0, 8, 4, 4)
+
+
+@pytest.mark.parametrize("producer", [0, 65])
+@pytest.mark.parametrize("kept", range(9))
+def test_what_a_row_has_forgotten_is_read_again_when_its_newest_batches_are_cut(tmp_path, producer, kept):
+    """A row keeps five batches. Between them batches of no producer, and markers, which have no sequence."""
+    leader = Replica(tmp_path / "leader", ReplicaRole.LEADER)
+    for number in range(8):
+        fields = {"producer_id": producer, "producer_epoch": 0, "base_sequence": number}
+        assert leader.log.append(0, NO_REQUEST, 0, encode_batch([(b"k", b"v", 1)], **fields), OPTIONS, 5).error == 0
+        if number == 3:
+            assert leader.log.append_marker(0, producer, 0, 7, True, OPTIONS, 5).error == 0
+        assert leader.log.append(0, NO_REQUEST, 0, encode_batch([(b"k", b"w", 1)]), OPTIONS, 5).error == 0
+    batches = leader.batches()
+    follower, oracle = Replica(tmp_path / "follower"), Replica(tmp_path / "oracle")
+    follower.take(batches, 0)
+    oracle.take(batches[: 2 * kept], 0)
+    follower.truncate(2 * kept)
+    assert follower.known() == oracle.known()
+    assert oracle.known()["producers"] if kept else True

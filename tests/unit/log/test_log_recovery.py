@@ -166,25 +166,25 @@ def test_empty_and_missing_logs_start_at_the_checkpointed_offset(tmp_path):
 
 
 def test_producers_come_from_the_newest_sound_snapshot_and_the_batches_behind_it(tmp_path):
-    batches = [stored_batch(n * 3, 3, 50, producer_id=7, producer_epoch=1, base_sequence=n * 3) for n in range(4)]
+    batches = [stored_batch(n * 3, 3, 50, producer_id=0, producer_epoch=1, base_sequence=n * 3) for n in range(4)]
     write_log(tmp_path, 0, batches)
-    write_snapshot(str(tmp_path), 6, [ProducerEntry(9, 0, 4, 5, 0, 123), ProducerEntry(7, 1, 5, 5, 2, 123)])
+    write_snapshot(str(tmp_path), 6, [ProducerEntry(9, 0, 4, 5, 0, 123), ProducerEntry(0, 1, 5, 5, 2, 123)])
     with open(snapshot_path(str(tmp_path), 9), "wb") as file:
         file.write(b"\x00\x01damaged")
     write_snapshot(str(tmp_path), 500, [])
     found = recover(tmp_path).producers
-    assert (found[7].last_sequence, found[7].last_offset, found[7].first_sequence) == (11, 11, 9)
+    assert (found[0].last_sequence, found[0].last_offset, found[0].first_sequence) == (11, 11, 9)
     assert found[9] == ProducerEntry(9, 0, 4, 5, 0, 123)
     assert not os.path.exists(snapshot_path(str(tmp_path), 500))
 
 
 @pytest.mark.parametrize("at", [0, 3, 6, 9, 12])
 def test_the_batch_that_begins_at_the_snapshot_is_replayed(tmp_path, at):
-    batches = [stored_batch(n * 3, 3, 50, producer_id=7, producer_epoch=1, base_sequence=n * 3) for n in range(4)]
+    batches = [stored_batch(n * 3, 3, 50, producer_id=0, producer_epoch=1, base_sequence=n * 3) for n in range(4)]
     write_log(tmp_path, 0, batches)
-    write_snapshot(str(tmp_path), at, [ProducerEntry(7, 1, at - 1, at - 1, 2, 123)] if at else [])
+    write_snapshot(str(tmp_path), at, [ProducerEntry(0, 1, at - 1, at - 1, 2, 123)] if at else [])
     write_log(tmp_path, 12, [])
-    producer = recover(tmp_path).producers[7]
+    producer = recover(tmp_path).producers[0]
     assert (producer.first_sequence, producer.last_sequence, producer.last_offset) == (9, 11, 11)
     assert (producer.timestamp_ms == 123) == (at == 12), "only a snapshot at the end leaves nothing to replay"
 

@@ -20,7 +20,7 @@ from tests.unit.log.log_world import LogWorld
 
 SEGMENT_BYTES = 700
 OPTIONS = LogOptions(segment_bytes=SEGMENT_BYTES, index_interval_bytes=200)
-PRODUCERS = st.integers(1, 4)
+PRODUCERS = st.integers(0, 3)
 EXAMPLES = 150 if os.environ.get("LONG") else 6
 
 
@@ -38,8 +38,8 @@ class Model:
     def __init__(self) -> None:
         self.batches: list[Batch] = []
         self.log_start = 0
-        self.epochs = dict.fromkeys(range(1, 5), 0)
-        self.sequences = dict.fromkeys(range(1, 5), 0)
+        self.epochs = dict.fromkeys(range(4), 0)
+        self.sequences = dict.fromkeys(range(4), 0)
         self.verified: set[int] = set()
 
     def open(self, producer: int) -> list[Batch]:

@@ -152,14 +152,14 @@ def test_log_append_time(log):
 
 
 def test_idempotent_duplicates_and_snapshot_rows(log):
-    batch = make_batch([b"a", b"b"], producer_id=7, producer_epoch=0, base_sequence=0)
+    batch = make_batch([b"a", b"b"], producer_id=0, producer_epoch=0, base_sequence=0)
     assert append(log, batch).base_offset == 0
     again = append(log, batch)
     assert (again.error, again.duplicate, again.base_offset) == (0, True, 0)
-    gap = make_batch([b"c"], producer_id=7, producer_epoch=0, base_sequence=5)
+    gap = make_batch([b"c"], producer_id=0, producer_epoch=0, base_sequence=5)
     assert append(log, gap).error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     end_offset, rows = log.producers(3)
-    assert (end_offset, rows) == (2, [(7, 0, 0, 1, 0, 1, NOW_MS)])
+    assert (end_offset, rows) == (2, [(0, 0, 0, 1, 0, 1, NOW_MS)])
     assert log.expire_producers(3, NOW_MS + 1, NOW_MS + 1) == 1
     assert log.load_producers(3, rows) == 0
     assert append(log, batch).duplicate

@@ -62,7 +62,7 @@ HEADER = {
     "delete horizon": (batch(attributes=0x40), 0),
     "control": (batch(attributes=0x20), 87),
     "producer": (batch(producer=(77, 0, 0)), 0),
-    "no sequence": (batch(producer=(77, 0, -1)), 87),
+    "no sequence": (batch(producer=(0, 0, -1)), 87),
     "producer -2": (batch(producer=(-2, -1, -1)), 0),
     "count 0": (batch(b"", count=0), 87),
     "count 0, delta 0": (batch(b"", count=0, last_delta=0), 87),

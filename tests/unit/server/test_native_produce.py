@@ -22,7 +22,7 @@ def request(*parts, acks=1, topic="t", transactional_id=None) -> ProduceRequest:
     )
 
 
-def in_transaction(sequence: int, producer_id: int = 5) -> bytes:
+def in_transaction(sequence: int, producer_id: int = 0) -> bytes:
     return batch(b"t", producer_id=producer_id, producer_epoch=0, base_sequence=sequence, transactional=True)
 
 
@@ -66,9 +66,9 @@ def test_plain_requests_are_served_natively_with_the_same_bytes(pair, version, a
 
 
 def test_errors_found_at_the_append_are_the_same(pair):
-    fenced = batch(b"x", producer_id=9, producer_epoch=0, base_sequence=5)
+    fenced = batch(b"x", producer_id=0, producer_epoch=0, base_sequence=5)
     both(pair, request((0, fenced)))
-    both(pair, request((0, batch(b"y", producer_id=9, producer_epoch=0, base_sequence=77))))
+    both(pair, request((0, batch(b"y", producer_id=0, producer_epoch=0, base_sequence=77))))
     both(pair, request((0, fenced)))
     both(pair, request((0, batch(b"z" * 1_100_000)), (1, batch(b"ok"))))
     both(pair, request((0, batch(b"q")[:-1] + b"?"), acks=0))
@@ -97,7 +97,7 @@ def state_of(broker: InProcessBroker, partition: int):
     return context.log_manager.log.state(context.metadata.topic("t").partitions[partition])
 
 
-def verify(pair, producer_id: int = 5) -> None:
+def verify(pair, producer_id: int = 0) -> None:
     for broker in (pair[0], pair[2]):
         context = broker.handler.context
         for ordinal in context.metadata.topic("t").partitions[:2]:
