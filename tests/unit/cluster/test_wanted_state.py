@@ -183,3 +183,23 @@ def test_sizes_times_and_ages(wanted):
 
 def test_names_tell_partitions_apart():
     assert view().named == Named("t", 0) != view(1).named
+
+
+@pytest.mark.parametrize(
+    ("lost_new", "newer_new", "newer_id", "is_new"),
+    [
+        (False, False, OLD, False),
+        (True, False, OLD, True),
+        (False, True, OLD, True),
+        (True, False, NEW, False),
+        (False, False, NEW, False),
+    ],
+)
+def test_what_was_lost_leaves_its_newness_to_what_is_wanted_of_the_same_topic(
+    wanted, lost_new, newer_new, newer_id, is_new
+):
+    wanted.lead(view(), lost_new, 0)
+    wanted.next_batch(0)
+    wanted.lead(view(leader_epoch=1, topic_id=newer_id), newer_new, 0)
+    wanted.failed(0)
+    assert sent(wanted, 100) == ("L", [Lead(view(leader_epoch=1, topic_id=newer_id), is_new)])

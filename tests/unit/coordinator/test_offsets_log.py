@@ -6,10 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from mpbroker.coordinator.effects import Append
-from mpbroker.coordinator.offsets_log import OffsetsLog
+from mpbroker.coordinator.offsets_log import OffsetsLog, encode
 from mpbroker.errors import ErrorCode
 from mpbroker.log.log_manager import LogManager
 from mpbroker.metadata.topic_names import OFFSETS_TOPIC
+from mpbroker.record.record_batch import iterate_batches, iterate_records
 from tests.harness.in_process_broker import InProcessBroker
 from tests.unit.server.test_waiting_for_locks import append as append_of_another
 from tests.unit.server.test_waiting_for_locks import holder
@@ -136,3 +137,14 @@ def test_what_took_too_long_is_answered_once(broker):
     assert broker.log.flush(appends.topic.partitions[0])[0] == 0
     appends.log.moved(True, [])
     assert appends.settled[1:] == [(2, ErrorCode.NONE)], "the other one still waits"
+
+
+@pytest.mark.parametrize(("producer", "said"), [(None, (-1, -1, -1, 0)), ((9, 3), (9, 3, 0, 0x10))])
+def test_what_a_batch_says_of_its_producer(producer, said):
+    """One of a transaction has no sequence of its own: Kafka writes 0 into each."""
+    [(info, batch)] = iterate_batches(
+        encode(Append(0, 0, 1, None, 5, ((b"key", b"value"), (b"k", None)), producer=producer))
+    )
+    assert (info.producer_id, info.producer_epoch, info.base_sequence, info.attributes) == said
+    records = [(one.key, one.value, one.timestamp) for one in iterate_records(batch)]
+    assert records == [(b"key", b"value", 5), (b"k", None, 5)]

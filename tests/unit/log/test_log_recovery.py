@@ -113,6 +113,26 @@ def test_behind_damage_above_the_recovery_point_later_segments_are_set_aside(tmp
     assert len(found.cut) == 2
 
 
+@pytest.mark.parametrize(
+    ("spoil", "offset", "why"),
+    [
+        (lambda content: content[:-7], 12, "its last batch is cut off"),
+        (lambda content: content[:-7] + b"another", 12, "what follows is no sound batch"),
+        (lambda content: content + bytes(100), 15, "what follows is no sound batch"),
+    ],
+)
+def test_what_was_cut_and_why_is_told(tmp_path, spoil, offset, why):
+    path = write_log(tmp_path, 0, make_batches(0, 5))
+    whole = (tmp_path / path).read_bytes()
+    spoiled, kept = spoil(whole), len(whole) * offset // 15
+    (tmp_path / path).write_bytes(spoiled)
+    [told] = recover(tmp_path).cut
+    assert told == (
+        f"{tmp_path.name}/{os.path.basename(path)}: cut from {len(spoiled)} to {kept} bytes (offset {offset}): {why}; "
+        f"set aside as {os.path.basename(path)}.{kept}.cut"
+    )
+
+
 def test_below_the_recovery_point_nothing_is_read(tmp_path):
     write_log(tmp_path, 0, [b"not a batch at all"], indexes=True)
     write_log(tmp_path, 15, make_batches(15, 2))

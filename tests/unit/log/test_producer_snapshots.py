@@ -167,3 +167,22 @@ def test_what_is_remembered_of_partitions_that_are_gone_goes(world):
         table.update({(b"a", 0): 1, (b"a", 1): 2, (b"b", 0): 3})
     job.forget({(b"a", 1)})
     assert set(job._offsets) == set(job._truncations) == {(b"a", 1)}
+
+
+def test_what_is_written_is_counted_and_one_that_cannot_be_is_told(world, monkeypatch):
+    partition, counted, failed = world.create(), [], []
+    events = SimpleNamespace(error=lambda event, error, **about: failed.append((event, str(error), about)))
+    job = ProducerSnapshots(world.keeper(count=counted.append, events=events))
+    produce(world, partition, 5, 0)
+    world.roll(partition)
+    job.look(partition)
+    assert (counted, failed, offsets(world, partition)) == (["producer_snapshots"], [], [1])
+    produce(world, partition, 5, 1)
+    world.roll(partition)
+    monkeypatch.setattr(
+        "mpbroker.log.producer_snapshots.write_snapshot", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "full"))
+    )
+    job.look(partition)
+    assert counted == ["producer_snapshots"] and failed == [
+        ("snapshot_not_written", "[Errno 28] full", {"partition": partition.dir})
+    ]

@@ -97,6 +97,23 @@ def test_another_broker_with_the_id_is_refused(store, other):
     assert isinstance(_register(store, msgspec.structs.replace(RECORD, incarnation="start-2", **other)), Registered)
 
 
+def test_who_is_overtaken_leaves_no_session_behind(store):
+    """Another broker of the id was quicker between the look and the registration."""
+    other, opened, txn = msgspec.structs.replace(RECORD, incarnation="start-2", machine="another"), [], store.txn
+    session_open = store.session_open
+    store.session_open = lambda *how: opened.append(session_open(*how)) or opened[-1]
+
+    def overtaken(*arguments, tag):
+        store.txn = txn
+        assert isinstance(_register(store, other), Registered)
+        return txn(*arguments, tag=tag)
+
+    store.txn = overtaken
+    assert _register(store) == Occupied(other)
+    ours, theirs = opened
+    assert not store.session_renew(ours) and store.session_renew(theirs)
+
+
 @pytest.mark.parametrize("unknown", [("done",), ("lost",), ("lost", "done"), ("lost", "lost", "done")])
 def test_what_nobody_knows_is_looked_up(store, unknown):
     store.unknown = unknown

@@ -112,3 +112,15 @@ def test_a_listener_that_comes_gets_processors_and_one_that_is_removed_loses_the
 def test_one_change_of_any_kind_is_a_change(kind):
     nothing = Changes([], [], [], {"handler": 1})
     assert not nothing and nothing._replace(**{kind: [object()]})
+
+
+def test_the_places_of_each_listeners_processors_also_of_those_that_left():
+    staff = Staff().want(2, 1)
+    assert staff.staffing.processors() == {0: [1, 3], 1: [2, 4], 2: [0]}
+    assert staff.staffing.left_places() == []
+    staff.want(1, 1)
+    staff.gone()
+    assert staff.staffing.processors() == {0: [1, 3], 1: [2, 4], 2: [0]}
+    assert staff.staffing.left_places() == [3, 4]
+    assert staff.staffing.forget(1) == [2, 4]
+    assert staff.staffing.processors() == {0: [1, 3], 2: [0]}

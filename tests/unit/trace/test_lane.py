@@ -58,6 +58,33 @@ def test_too_small_a_dev_shm_is_one_sentence_and_leaves_nothing(name, monkeypatc
     assert not os.path.exists("/dev/shm" + name)
 
 
+def test_another_failure_of_dev_shm_is_told_as_it_is_and_leaves_nothing(name, monkeypatch):
+    closed = []
+    close = posix_ipc.SharedMemory.close_fd
+
+    def broken(*_arguments):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    class Counted(posix_ipc.SharedMemory):
+        def close_fd(self):
+            closed.append(self.fd)
+            close(self)
+
+    monkeypatch.setattr(lane.posix_ipc, "SharedMemory", Counted)
+    monkeypatch.setattr(os, "posix_fallocate", broken)
+    with pytest.raises(OSError, match="Input/output error") as caught:
+        lane.create(name, 0, 1, capacity_records=4)
+    assert caught.value.errno == errno.EIO and len(closed) == 1
+    assert not os.path.exists("/dev/shm" + name)
+
+
+def test_a_lane_is_its_brokers_users_alone(name):
+    lane.create(name, 0, 1, capacity_records=4)
+    assert os.stat("/dev/shm" + name).st_mode & 0o777 == 0o600
+    assert os.stat("/dev/shm" + name).st_size == lane.lane_bytes(4) == 4608
+    assert lane.attach(name).name == name
+
+
 def test_a_successor_tracer_seeks_forward_only(name):
     both = lane.create(name, 0, 1, capacity_records=8)
     for number in range(5):
