@@ -378,6 +378,32 @@ static void test_a_file_that_is_gone(void)
     end();
 }
 
+/* What is truncated while somebody reads it. */
+static int truncate_meanwhile(enum mpb_io_call call, size_t *limit)
+{
+    (void)call, (void)limit;
+    state->truncations += 2;
+    return 0;
+}
+
+static void test_a_read_that_is_overtaken(void)
+{
+    static uint8_t bytes[BYTES];
+    uint32_t length = 99;
+    begin(0);
+    for (uint64_t times = 1; times <= 2; times++) {
+        struct mpb_read_plan plan = {.truncations = state->truncations, .base = 0, .length = BYTES};
+        CHECK_EQ(mpb_log_read(&f.log, &plan, bytes, &length), 0); /* opens the file */
+        plan.truncations = state->truncations;
+        mpb_io_fault = truncate_meanwhile;
+        CHECK_EQ(mpb_log_read(&f.log, &plan, bytes, &length), MPB_ERR_NOT_LEADER_OR_FOLLOWER);
+        mpb_io_fault = NULL;
+        CHECK(length == 0 && counted(&f, MPB_C_LOG_READS_OVERTAKEN) == times);
+        CHECK_EQ(mpb_load_relaxed(&row->bytes_read), times * BYTES);
+    }
+    end();
+}
+
 int main(void)
 {
     test_every_offset(0);
@@ -390,6 +416,7 @@ int main(void)
     test_batches_that_need_no_look();
     test_calls_that_fail();
     test_a_file_that_is_gone();
+    test_a_read_that_is_overtaken();
     printf("log reads: %lu checks\n", checks_made);
     return 0;
 }

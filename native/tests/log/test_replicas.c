@@ -313,6 +313,33 @@ static void told_of_appends(void)
     fixture_close(&f);
 }
 
+/* Who reads from a follower is told of what it took and of a high watermark that moved, not of what was refused. */
+static void told_of_a_followers_appends(void)
+{
+    fixture_open(&f);
+    prepare_follower(&f);
+    int64_t leo = now()->leo;
+    struct mpb_follower_append request = {.leader_epoch = 5, .offset = leo, .leader_hw = leo, .now_ms = 6000};
+    struct mpb_follower_appended out;
+    watch();
+    mpb_append_follower(&f.log, &FIX_OPTIONS, &request, &out);
+    CHECK(out.error == 0 && out.batches == 0 && told());
+    CHECK(out.leo == leo && out.hw == now()->hw && out.log_start == now()->log_start);
+    watch();
+    request.leader_epoch = 4;
+    mpb_append_follower(&f.log, &FIX_OPTIONS, &request, &out);
+    CHECK(out.error == MPB_ERR_FENCED_LEADER_EPOCH && !told());
+    CHECK(out.leo == -1 && out.hw == -1 && out.batches == 0);
+    request.leader_epoch = 5;
+    request.offset = leo + 1;
+    mpb_append_follower(&f.log, &FIX_OPTIONS, &request, &out);
+    CHECK(out.error == MPB_ERR_OFFSET_OUT_OF_RANGE && !told());
+    watch();
+    run_fetched_batches(&f.log);
+    CHECK(now()->leo > leo && told());
+    fixture_close(&f);
+}
+
 int main(void)
 {
     refused_or_diverging();
@@ -324,6 +351,7 @@ int main(void)
     under_min_isr();
     refused_roles();
     told_of_appends();
+    told_of_a_followers_appends();
     printf("replicas: %lu checks\n", checks_made);
     return 0;
 }

@@ -107,6 +107,36 @@ static void test_ranks_of_control_requests(void)
     close_at_rest();
 }
 
+/* Each one that is taken counts for the shares, also the request in the first entry; a look in vain does not. */
+static void test_what_counts_for_the_shares(void)
+{
+    open_under(MPB_PRIORITY);
+    struct mpb_chooser *chooser = &d.h[0].chooser;
+    uint32_t before = chooser->takes;
+    CHECK_EQ(mpb_handler_claim(&d.h[0], false), -1);
+    CHECK_EQ(chooser->takes, before);
+    for (uint32_t i = 1; i <= 3; i++) {
+        send(0, PRODUCE, 100, 1, 1);
+        int64_t entry = claim_of(0);
+        CHECK_EQ(entry, 0);
+        CHECK_EQ(chooser->takes, before + i);
+        mpb_answer_nothing(&d.h[0], (uint32_t)entry, MPB_ANSWER_NONE);
+        send_answers();
+    }
+    uint32_t classes = mpb_plane_classes(&d.w.core, MPB_PLANE_DATA), of_produce = MPB_CLASSES;
+    CHECK(classes > 1);
+    for (uint32_t last = 0; last < classes; last++) { /* whose the share before was */
+        chooser->takes = MPB_SHARE - 1;
+        chooser->share_of = last;
+        send(0, PRODUCE, 100, 1, 1);
+        next();
+        CHECK_EQ(chooser->takes, 0);
+        CHECK(of_produce == MPB_CLASSES || chooser->share_of == of_produce);
+        of_produce = chooser->share_of;
+    }
+    close_at_rest();
+}
+
 /* While control requests keep coming, every eighth request is of another class that waits. */
 static void test_nobody_starves(void)
 {
@@ -410,6 +440,7 @@ int main(void)
     world_open(&d.w, &small_plan);
     test_by_arrival();
     test_ranks_of_control_requests();
+    test_what_counts_for_the_shares();
     test_nobody_starves();
     test_earliest_deadline();
     test_shortest_learns();
