@@ -258,10 +258,32 @@ static void test_who_makes_room(void)
     CHECK(evictions > 1000 && refusals > 1000);
 }
 
+/* The row stands in an id's low bits: of three rows, two bits, the last of which is no row's. */
+static void test_ids(void)
+{
+    struct mpb_core core = w.core;
+    uint32_t row;
+    CHECK_EQ(core.fetch_session_count, 3);
+    core.fetch_sessions = calloc(4, sizeof *core.fetch_sessions);
+    for (uint32_t id = 0; id < 12; id++) {
+        row = 99;
+        core.fetch_sessions[id & 3].word = (uint64_t)id << 32;
+        bool there = id != 0 && (id & 3) != 3;
+        CHECK_EQ(mpb_session_hold(&core, SLOT, id, &row), there ? MPB_SESSION_HELD : MPB_SESSION_UNKNOWN);
+        CHECK_EQ(row, there ? (id & 3) : 99);
+        CHECK_EQ(core.fetch_sessions[id & 3].word, (uint64_t)id << 32 | (there ? SLOT + 1 : 0));
+        CHECK(!there || mpb_session_hold(&core, SLOT, id + 4, &row) == MPB_SESSION_UNKNOWN);
+        mpb_session_release(&core, id & 3);
+        CHECK_EQ(core.fetch_sessions[id & 3].word, (uint64_t)id << 32);
+    }
+    free((void *)core.fetch_sessions);
+}
+
 int main(void)
 {
     world_open(&w, &small_plan);
     test_who_makes_room();
+    test_ids();
     left = w.core;
     left.fetch_sessions = calloc(left.fetch_session_count, sizeof *left.fetch_sessions);
     left.session_owners = calloc(left.session_unit_count, sizeof *left.session_owners);

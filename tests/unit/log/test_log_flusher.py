@@ -136,3 +136,19 @@ def test_the_settings_in_force_change_with_a_reload(world):
     keeper.config = config_of("mpbroker.log.flush=commit")
     job.do_work()
     assert world.state(partition).flushed_offset == 2
+
+
+def test_the_schedulers_interval_is_that_of_the_settings_in_force(tmp_path):
+    """They may change while it runs; what is due by then is."""
+    world = LogWorld(tmp_path, "log.flush.scheduler.interval.ms=5000")
+    keeper = world.keeper()
+    job = LogFlusher(keeper, lambda ordinal: None)
+    job.do_work()
+    keeper.config = config_of("log.flush.scheduler.interval.ms=100")
+    world.clock.advance(4999)
+    job.do_work()
+    assert job._scheduler.remaining_ms() == 1
+    world.clock.advance(1)
+    job.do_work()
+    assert job._scheduler.remaining_ms() == 100
+    world.close()

@@ -36,3 +36,22 @@ def test_whose_directory_it_is_stands_in_the_refusal(monkeypatch, tmp_path, uid,
     told = str(unusable._not_allowed(str(tmp_path / "here" / "no" / "such"), "log.dirs"))
     assert f"{tmp_path}/here cannot be written by u" in told and f"it belongs to {owner}, mode 0750: " in told
     assert "log.dirs" in told
+
+
+@pytest.mark.parametrize(("free", "told"), [(None, ""), (5 * 1024 + 1023, " (5 KiB free)")])
+def test_how_much_is_left_of_a_full_disk_is_told_where_it_is_known(monkeypatch, free, told):
+    monkeypatch.setattr(unusable, "free_bytes", lambda path: free)
+    words = f"no space left on the disk of /d{told}: free some, or name a directory on another disk (log.dirs)"
+    assert words in str(unusable.no_space("/d"))
+    assert words in str(unusable.unusable("/d", OSError(errno.ENOSPC, "full")))
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.EROFS, "/d is on a read-only file system: mount it for writing, or name another directory (key)"),
+        (errno.EIO, "/d cannot be written: words (key)"),
+    ],
+)
+def test_what_is_wrong_with_a_directory(number, words):
+    assert words in str(unusable.unusable("/d", OSError(number, "words"), "key"))

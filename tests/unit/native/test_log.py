@@ -3,6 +3,7 @@
 import os
 import sys
 import threading
+import time
 
 import pytest
 
@@ -254,3 +255,13 @@ def test_what_is_no_batch_is_not_looked_through(log, tmp_path, at, byte, code):
         file.write(bytes([byte]))
     assert log.find(3, 1, _native.READ_TO_END, 1 << 20)[0] == code
     assert log.log_dir_online(0), "one batch is damaged, not the disk"
+
+
+def test_when_a_producer_wrote_that_comes_from_a_snapshot(log):
+    """As its batch says, but nobody has written in the future."""
+    before_ms = time.time_ns() // 1_000_000
+    for number, (said_ms, least_ms, most_ms) in enumerate([(NOW_MS, NOW_MS, NOW_MS), (1 << 50, before_ms, None)]):
+        assert log.load_producers(3, [(number, 0, 0, 1, 0, 1, said_ms)]) == 0
+        _, once, often = log.producer_times()
+        assert len(once) == number + 1 and often == []
+        assert least_ms <= max(once) <= (most_ms or time.time_ns() // 1_000_000)

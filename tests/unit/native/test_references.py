@@ -141,6 +141,22 @@ def test_the_type_of_requests_is_let_go_with_each(broker):
     assert sys.getrefcount(_native.Request) - before < ROUNDS
 
 
+def test_fetches_that_were_begun_are_given_back_with_their_object(tmp_path):
+    log = _native.Log(small_core(replicated=True).core, [str(tmp_path)], 118)
+
+    def work():
+        fetches = _native.SteadyFetches(log, 1)
+        assert all(fetches.begin(fd, "c", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, []) for fd in (1000, 1001, 1002))
+
+    for _ in range(9):
+        work()
+    before, references = in_use(), sys.getrefcount(log)
+    for _ in range(ROUNDS):
+        work()
+    assert in_use() - before < 64 * ROUNDS and sys.getrefcount(log) == references
+    log.close()
+
+
 class _Slotted:
     __slots__ = ("field",)
 

@@ -4,6 +4,7 @@ import pytest
 
 from mpbroker._native import scan_segment
 from mpbroker.record.batch_builder import encode_batch
+from tests.harness.kept_blocks import ROUNDS, kept
 
 BATCHES = [
     encode_batch([(None, b"x" * 40, timestamp, ())], base_offset=50 + at) for at, timestamp in enumerate((9, 7, 8))
@@ -47,3 +48,23 @@ def test_a_scan_goes_on_where_it_is_told_with_what_is_known_of_before(tmp_path):
 def test_what_is_no_file_is_an_error_of_the_system():
     with pytest.raises(OSError, match="Bad file descriptor"):
         scan_segment(-1, -1, -1, 50, 4096, True, None)
+
+
+def test_what_a_visitor_returns_is_let_go(tmp_path):
+    """It is called for batches of a producer alone, the first one's id included."""
+    path = tmp_path / "log"
+    fields = {"producer_epoch": 0, "base_sequence": 0}
+    batches = [
+        encode_batch([(None, b"x", 5, ())], producer_id=number, base_offset=at, **fields)
+        for at, number in ((1, 0), (2, 9))
+    ]
+    path.write_bytes(b"".join([encode_batch([(None, b"x", 5, ())]), *batches]))
+    seen = []
+
+    def work():
+        with path.open("rb") as file:
+            scan_segment(file.fileno(), -1, -1, 0, 4096, True, lambda *words: bytearray(seen.append(words[3]) or 9))
+
+    work()
+    assert seen == [0, 9]
+    assert kept(lambda: work() or seen.clear()) < ROUNDS // 2

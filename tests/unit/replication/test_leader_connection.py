@@ -3,6 +3,7 @@
 import select
 import socket
 import struct
+from types import SimpleNamespace
 
 import pytest
 
@@ -85,3 +86,18 @@ def test_the_end_of_the_stream_ends_it(pair):
     far.close()
     with pytest.raises(ConnectionEnded):
         read_until(connection)
+
+
+@pytest.mark.parametrize(("error", "why"), [(OSError(32, "Broken pipe"), "Broken pipe"), (OSError("odd"), "odd")])
+def test_what_ends_it_is_told_in_words(pair, error, why):
+    connection, _ = pair
+    near, connection._socket = (
+        connection._socket,
+        SimpleNamespace(send=lambda _: (_ for _ in ()).throw(error), recv=lambda _: (_ for _ in ()).throw(error)),
+    )
+    connection.ask(ApiVersionsRequest(), ApiVersionsResponse, 0)
+    for call in (connection.write, connection.read):
+        with pytest.raises(ConnectionEnded) as ended:
+            call()
+        assert str(ended.value) == why
+    connection._socket = near

@@ -7,7 +7,7 @@ import pytest
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.messages.fetch import FetchRequest
 from mpbroker.server import replica_read
-from mpbroker.server.replica_read import _bound, _no_such_id, _place, _send_away
+from mpbroker.server.replica_read import _bound, _no_such_id, _place, _send_away, fill
 from mpbroker.shm.cluster_table import NOBODY
 
 
@@ -73,3 +73,25 @@ def test_a_consumer_that_is_sent_elsewhere_is_told_where_the_log_ends(monkeypatc
         assert read.committed_only is True
     else:
         assert read.high_watermark == -1
+
+
+@pytest.mark.parametrize(
+    ("results", "whole"), [([(0, 4), (0, 2)], True), ([(6, 4), (0, 2)], False), ([(0, 4), (0, 1)], False)]
+)
+def test_what_was_planned_is_copied_into_its_places_or_planned_again(results, whole):
+    """A log that changed underneath gives an error, or less than there was."""
+    reads = [SimpleNamespace(plan="first"), SimpleNamespace(plan=None), SimpleNamespace(plan="second")]
+    given = []
+
+    def read_into(plan, place):
+        given.append((plan, len(place)))
+        error, count = results[len(given) - 1]
+        place[:count] = bytes([len(given)]) * count
+        return error, count
+
+    context = SimpleNamespace(log_manager=SimpleNamespace(read_into=read_into))
+    answer = bytearray(9)
+    done = fill(context, SimpleNamespace(reads=lambda: reads), memoryview(answer), [(1, 4), (6, 2)])
+    assert done is whole and given == [("first", 4), ("second", 2)][: 1 if results[0][0] else 2]
+    if whole:
+        assert answer == bytes([0, 1, 1, 1, 1, 0, 2, 2, 0])

@@ -1,9 +1,12 @@
 """A request that a second handler runs again is answered as the first one would have answered it: errors too."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from mpbroker.errors import ErrorCode
 from mpbroker.record.batch_builder import encode_batch
+from mpbroker.server import replica_append
 from mpbroker.server.request_handler import RequestHandler
 from tests.harness.in_process_broker import InProcessBroker
 from tests.unit.server.test_produce_fetch import batch, fetch, part, produce
@@ -103,3 +106,27 @@ def test_a_handler_that_died_before_the_sync_is_followed_by_one_that_syncs(broke
     assert answer(broker, message).error_code == code
     assert broker.log.state(ordinal).flushed_offset == (1 if code == 0 else 0)
     assert broker.log.state(ordinal).leo == 1
+
+
+@pytest.mark.parametrize(
+    ("topic", "error", "ordinal", "synced"),
+    [
+        (SimpleNamespace(partitions=[4]), 0, 4, True),
+        (SimpleNamespace(partitions=[4]), 0, 5, False),
+        (SimpleNamespace(partitions=[4]), 3, 4, False),
+        (None, 0, 4, False),
+    ],
+)
+@pytest.mark.parametrize("again", [None, "what the sync came to"])
+def test_what_was_written_is_synced_before_it_is_told_again(monkeypatch, topic, error, ordinal, synced, again):
+    """Of a partition that the topic still has; what a cell says of an error stands."""
+    monkeypatch.setattr(replica_append, "_response", lambda index, result: (index, result))
+    cell, asked = SimpleNamespace(error=error, ordinal=ordinal), []
+    context = SimpleNamespace(
+        port=SimpleNamespace(cell=lambda request, number: cell if number == 2 else None),
+        log_manager=SimpleNamespace(sync_recorded=lambda *words: asked.append(words) or again),
+    )
+    assert replica_append.recorded_result(context, "request", topic, 7, 1) is None
+    found = replica_append.recorded_result(context, "request", topic, 7, 2)
+    assert found == (7, again if synced and again else cell)
+    assert asked == ([(topic, ordinal, "request", 2)] if synced else [])
