@@ -394,6 +394,23 @@ def test_a_round_ends_in_the_thread_and_wakes_the_keeper(monkeypatch):
     assert len(world.changed) == 1, "there is no further one"
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_is_broken_ends_the_process(monkeypatch):
+    """Another one takes over."""
+    codes = []
+
+    def leave(code):
+        codes.append(code)
+        raise SystemExit
+
+    monkeypatch.setattr(replica_mover.os, "_exit", leave)
+    world = Threaded(monkeypatch, lambda under, is_first: 1 // 0)
+    world.mover._under = "under"
+    world.mover._start("under", is_first=True)
+    world.mover._thread.join(10)
+    assert (codes, world.rung, world.changed) == ([1], [], [])
+
+
 def test_it_looks_for_moves_when_one_is_asked_for_and_now_and_then(monkeypatch):
     world = Threaded(monkeypatch, None)
     for _ in range(3):

@@ -268,6 +268,7 @@ def test_one_that_does_not_keep_up_is_proposed_to_leave(leader, follower):
     assert leader.log.take_isr_proposals(30_000, now_ms + 30_000) == ([], False)
     assert leader.log.take_isr_proposals(30_000, now_ms + 30_001) == ([(0, 0, 0, (0,))], False)
     assert leader.log.state(0).hw == 1  # it counts until the controller has answered
+    assert leader.log.isr_answered(0, 0, 1, [], ErrorCode.UNKNOWN_SERVER_ERROR) == 0, "a refusal names nobody"
     assert leader.log.isr_answered(0, 0, 1, [0], 0) == 0
     assert leader.log.state(0).hw == 2
 

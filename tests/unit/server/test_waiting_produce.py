@@ -132,6 +132,12 @@ def test_at_its_own_time_it_is_told_that_it_timed_out(broker):
     assert result(broker, late).error_code == 0
 
 
+def test_a_clock_that_begins_at_nothing_is_one(broker):
+    broker.clock.now_ms = native(broker).monotonic_ms = 0
+    sent(broker, b"a", timeout_ms=1000)
+    assert (native(broker).monotonic_ms, native(broker).due_ms) == (0, 1000)
+
+
 def test_python_gets_each_at_its_deadline_and_no_other_before(broker):
     """Deadlines 1,000, 1,005 and 1,010 ms after now, asked for out of order, and how many of them are due when."""
     now_ms, produces = native(broker).monotonic_ms, native(broker)

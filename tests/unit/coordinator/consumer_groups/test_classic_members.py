@@ -8,6 +8,7 @@ from mpbroker.coordinator.group import Group
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from mpbroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from mpbroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from tests.conformance.group_scripts.cast import subscription
 from tests.harness.group_calls import SESSION_MS, Calls
 from tests.harness.group_world import GROUP, TOPIC
@@ -104,3 +105,20 @@ def test_a_group_that_goes_back_knows_its_instances(calls):
     group = shard.groups[GROUP]
     assert isinstance(group, Group) and set(group.members) == {kept.member_id, other.member_id}
     assert group.instances == {"i-1": kept.member_id}
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_who_leaves_and_who_was_none_is_told_so(calls, version):
+    """By one code before version 3, which knows several members."""
+    member = joined(calls)
+    for name, code in (("stranger", ErrorCode.UNKNOWN_MEMBER_ID), (member.member_id, ErrorCode.NONE)):
+        one = {"members": [MemberIdentity(name)]} if version >= 3 else {"member_id": name}
+        answer = calls.ask(LeaveGroupRequest(GROUP, **one), version).answer
+        if version >= 3:
+            assert (answer.error_code, [(one.member_id, one.error_code) for one in answer.members]) == (
+                0,
+                [(name, code)],
+            )
+        else:
+            assert (answer.error_code, answer.members) == (code, [])
+        assert (member.member_id in members(calls)) is (code != ErrorCode.NONE)
