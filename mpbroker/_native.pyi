@@ -1118,6 +1118,7 @@ class TraceLane:
     def __new__(cls, buffer: WriteableBuffer) -> Self: ...
     sample_shift: int
     slow_ns: int
+    bell_fd: int
     @property
     def processor(self) -> int: ...
     @property

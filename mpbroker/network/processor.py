@@ -490,7 +490,7 @@ def _is_quiet(channel: KafkaChannel) -> bool:
 def attach_lane(ctx: ProcessContext) -> _native.TraceLane | None:
     """None when requests are not traced: for all of them, or for this processor, whose lane found no memory."""
     name = ctx.lanes[ctx.index] if ctx.lanes else ""
-    return lane.attach(name).native if name else None
+    return lane.attach(name, ctx.trace_bell_fd).native if name else None
 
 
 def drain_eventfd(fd: int) -> None:

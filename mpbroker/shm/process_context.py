@@ -71,6 +71,7 @@ class ProcessContext:
     eventfds     one per processor: written to wake it
     lanes        names of the trace lanes, by processor index
     trace_notices_fd  the pipe of trace/notice.py: its writing end (processors), its reading end (tracer), or -1
+    trace_bell_fd  an eventfd that processors write when a lane becomes half full, for the tracer; -1: no traces
     names        every name in /dev/shm of this broker, for the tracer to unlink when the supervisor is gone
     data_dirs    log.dirs as absolute paths, and the directory.id of each; an offline one may have none
     roles, judge admin: names of roles by number; what is not well with the broker, from its page
@@ -102,6 +103,7 @@ class ProcessContext:
         self.eventfds: tuple[int, ...] = ()
         self.lanes: tuple[str, ...] = ()
         self.trace_notices_fd = -1
+        self.trace_bell_fd = -1
         self.names: tuple[str, ...] = ()
         self.data_dirs: tuple[str, ...] = ()
         self.directory_ids: tuple[str, ...] = ()

@@ -89,6 +89,7 @@ class SharedState:
         self._made_lanes: set[int] = set()
         self._lanes = self._create_lanes(config)
         self._trace_notices = trace_notices_pipe() if self._lanes else (-1, -1)
+        self._trace_bell_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) if self._lanes else -1
         self._rows = [self._memory.row(slot) for slot in range(MAX_SLOTS)]
         self._rows[SUPERVISOR_SLOT].begin(os.getpid(), 0, 0, NO_LISTENER)
         self._rows[SUPERVISOR_SLOT].set_state(ProcessState.RUNNING)
@@ -238,8 +239,10 @@ class SharedState:
         elif plan.type.role == "processor":
             context.handovers = {plan.index: self._handovers[plan.index][1]}
             context.trace_notices_fd = self._trace_notices[1]
+            context.trace_bell_fd = self._trace_bell_fd
         elif plan.type.role == "tracer":
             context.trace_notices_fd = self._trace_notices[0]
+            context.trace_bell_fd = self._trace_bell_fd
             context.may_trace = lambda: not reserve_file.is_spent_by(config.trace_dir, self._data_dir)
         elif plan.type.role == "controller":
             context.trace_notices_fd = self._trace_notices[1]
@@ -261,8 +264,7 @@ class SharedState:
             keep.append(context.listener_channel.fileno())
         if context.listen_socket is not None:
             keep.append(context.listen_socket.fileno())
-        if context.trace_notices_fd >= 0:
-            keep.append(context.trace_notices_fd)
+        keep += [fd for fd in (context.trace_notices_fd, context.trace_bell_fd) if fd >= 0]
         if context.role != "tracer":
             keep += self._lock_fds
         return keep

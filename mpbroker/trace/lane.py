@@ -111,18 +111,20 @@ def create(name: str, processor: int, boot_id: int, capacity_records: int = CAPA
     return Lane(name, memory)
 
 
-def attach(name: str) -> Lane:
-    """Map an existing lane; LaneError when there is none of that name."""
+def attach(name: str, bell_fd: int = -1) -> Lane:
+    """Map an existing lane; LaneError when there is none of that name. `bell_fd`: the eventfd that its writer rings."""
     try:
         segment = posix_ipc.SharedMemory(name)
     except posix_ipc.ExistentialError:
         raise LaneError(f"there is no trace lane /dev/shm{name}") from None
     try:
-        return Lane(name, mmap.mmap(segment.fd, os.fstat(segment.fd).st_size))
+        found = Lane(name, mmap.mmap(segment.fd, os.fstat(segment.fd).st_size))
     except ValueError:  # of a processor that is just being added
         raise LaneError(f"the trace lane /dev/shm{name} is not made yet") from None
     finally:
         segment.close_fd()
+    found.native.bell_fd = bell_fd
+    return found
 
 
 def unlink(name: str) -> None:

@@ -4,9 +4,8 @@ Its state is its own; lanes are shared with one processor each. SIGTERM, also se
 dies, ends it after a last drain. If the supervisor is gone, it unlinks this broker's names in /dev/shm, because nobody
 else will.
 
-It sleeps between drains and is never woken by a request: a lane holds 16,384 records, and the pause shrinks as it
-fills. In a busy broker it only empties the lanes between two turns: a turn is half a millisecond of code that nobody
-else has in the caches.
+It sleeps between turns, and is woken when a lane of 16,384 records becomes half full. Then it only empties the lanes: a
+turn is half a millisecond of code that nobody else has in the caches.
 """
 
 import contextlib
@@ -32,12 +31,7 @@ if TYPE_CHECKING:
     from mpbroker.config.broker_config import BrokerConfig
     from mpbroker.trace.dashcam import Dashcam
 
-MIN_PAUSE_MS, BUSY_PAUSE_MS, IDLE_PAUSE_MS = 10, 100, 200
-"""Between two looks at the lanes; while they fill quickly shorter, so that the fullest becomes half full."""
-TURN_MS = 200
-QUIET_RECORDS_A_S = 2_500
-"""Below that a pause stays as long as without any: what could come at once is no more than after silence, and each
-wake costs a quarter of a millisecond where others have taken the caches."""
+MIN_PAUSE_MS, TURN_MS = 10, 200
 RETENTION_MS = 60_000
 OPEN_AGAIN_MS = 2_000
 _NS_PER_MS = 1_000_000
@@ -81,13 +75,13 @@ class Tracer:
         self._drains: list[LaneDrain] = []
         self._own: OwnRecords | None = None
         self._retention_due_ns = 0
-        self._rhythm_ms = self._pause_ms = IDLE_PAUSE_MS
-        self._moved_between = 0
-        self._fullest = 0.0
+        self._pause_ms = TURN_MS
         self._failing = False
         self._losses: dict[str, int] = {}
         self._poll = select.poll()
-        self._poll.register(ctx.wakeup_fd, select.POLLIN)
+        for fd in (ctx.wakeup_fd, ctx.trace_bell_fd):
+            if fd >= 0:
+                self._poll.register(fd, select.POLLIN)
         self._open_due_ns = 0
         self._left: list[str] = []
         self._saving: Any | None = None
@@ -180,9 +174,7 @@ class Tracer:
                 failure = failure or error
         if failure is not None or self._own is not None or not self._ctx.lanes:
             self._say(failure)  # between two tries to begin nothing is known
-        self._rhythm_ms = self._next_rhythm_ms(moved + self._moved_between)
-        self._moved_between = 0
-        self._pause_ms = TURN_MS if self._dashcam is None else self._rhythm_ms
+        self._pause_ms = TURN_MS
         if self._own is not None:
             self._pause_ms = min(self._pause_ms, max(MIN_PAUSE_MS, self._own.due_ms(now_ns)))
         if self._dashcam is not None and self._dashcam.is_busy:
@@ -190,55 +182,37 @@ class Tracer:
         self._take_new_limits()
         return moved
 
-    def _next_rhythm_ms(self, moved: int) -> int:
-        """After a turn: so many records came since the one before it."""
-        if moved * 1000 > QUIET_RECORDS_A_S * self._pause_ms:
-            return self._filling_ms()
-        return min(IDLE_PAUSE_MS, self._rhythm_ms + 10)
-
-    def _filling_ms(self) -> int:
-        """Until the lane that was the fullest is half full, if it fills as quickly as before."""
-        half_full_ms = self._rhythm_ms * 0.5 / self._fullest if self._fullest else BUSY_PAUSE_MS
-        return max(MIN_PAUSE_MS, min(BUSY_PAUSE_MS, int(half_full_ms)))
-
     @property
     def pause_ms(self) -> int:
         """How long it is until the next turn, at most."""
         return self._pause_ms
 
     def pause(self) -> None:
-        """Sleep until the next turn is due or a signal comes, and empty the lanes meanwhile."""
+        """Sleep until the next turn is due or a signal comes; a lane that becomes half full is emptied meanwhile."""
         self._row.wait = WaitName.TRACE_FLUSH
+        until_ns = time.monotonic_ns() + self._pause_ms * _NS_PER_MS
         left_ms = self._pause_ms
         while left_ms > 0:
-            one_ms = min(left_ms, self._rhythm_ms)
-            if self._poll.poll(one_ms):
+            ready = [fd for fd, _ in self._poll.poll(left_ms)]
+            if self._ctx.wakeup_fd in ready:
                 self._ctx.drain_wakeups()
-                break
-            left_ms -= one_ms
-            if left_ms > 0 and not self._follow():
-                break
+            if ready != [self._ctx.trace_bell_fd] or not self._follow():
+                break  # the time is over, or a turn is needed
+            left_ms = (until_ns - time.monotonic_ns()) // _NS_PER_MS
         self._row.wait = 0
 
     def _follow(self) -> bool:
         """Empty the lanes and do nothing else; false: a turn is needed first. Names go before the records that need
         them, as in a turn."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._ctx.trace_bell_fd)
         if self._own is None or self._dashcam is not None or self._own.has_notices():
             return False
         try:
             found = [drain.follow() for drain in self._drains]
         except OSError:
             return False  # the turn tries again, and tells
-        moved = [count or 0 for count in found]
-        self._moved_between += sum(moved)
-        self._see(moved)
-        self._rhythm_ms = self._filling_ms()
         return None not in found
-
-    def _see(self, moved: list[int]) -> None:
-        """What each lane held."""
-        shares = (count / drain.lane.native.capacity for count, drain in zip(moved, self._drains, strict=True))
-        self._fullest = max(shares, default=0.0)
 
     def finish(self) -> None:
         """The last drain: what lanes and notices hold now, and the last gauges; then the segments are closed."""
@@ -266,9 +240,7 @@ class Tracer:
         return 0
 
     def _drain(self, now_ns: int) -> int:
-        moved = [drain.step(now_ns) for drain in self._drains]
-        self._see(moved)
-        return sum(moved)
+        return sum(drain.step(now_ns) for drain in self._drains)
 
     def _watch(self, now_ns: int) -> int:
         """The dash-cam's turn."""

@@ -176,11 +176,27 @@ static int lane_set_slow(TraceLane *self, PyObject *value, void *Py_UNUSED(closu
     return 0;
 }
 
+static PyObject *lane_get_bell(TraceLane *self, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLong(self->lane.bell_fd);
+}
+
+static int lane_set_bell(TraceLane *self, PyObject *value, void *Py_UNUSED(closure))
+{
+    long fd = value == NULL ? -1 : PyLong_AsLong(value);
+    if (PyErr_Occurred())
+        return -1;
+    self->lane.bell_fd = fd < 0 || fd > INT_MAX ? -1 : (int)fd;
+    return 0;
+}
+
 static PyGetSetDef lane_getset[] = {
     {"processor", (getter)lane_header_u64, NULL, "index of the processor that writes it", NULL},
     {"boot_id", (getter)lane_header_u64, NULL, "of the supervisor that created it", (void *)1},
     {"capacity", (getter)lane_header_u64, NULL, "records", (void *)2},
     {"sample_shift", (getter)lane_get_shift, (setter)lane_set_shift, "keep one ordinary request in 2^n", NULL},
+    {"bell_fd", (getter)lane_get_bell, (setter)lane_set_bell, "an eventfd, rung when half of it is full; -1: none",
+     NULL},
     {"slow_ns", (getter)lane_get_slow, (setter)lane_set_slow, "from here on a request is kept in any case; -1: none",
      NULL},
     {NULL, NULL, NULL, NULL, NULL},

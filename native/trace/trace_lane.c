@@ -1,4 +1,6 @@
 #include "trace/trace_lane.h"
+#include <errno.h>
+#include <unistd.h>
 
 int mpb_lane_format(void *base, size_t bytes, uint64_t capacity, uint32_t processor, uint64_t boot_id)
 {
@@ -31,6 +33,7 @@ int mpb_lane_attach(struct mpb_lane *lane, void *base, size_t bytes)
     lane->capacity = capacity;
     lane->sample_shift = 0;
     lane->slow_ticks = MPB_TRACE_NOT_REACHED;
+    lane->bell_fd = -1;
     return 0;
 }
 
@@ -133,11 +136,19 @@ static void count(mpb_atomic64 *counter)
     mpb_store_release(counter, mpb_load_relaxed(counter) + 1); /* one writer: no locked instruction */
 }
 
+/* The reader looks five times a second, and a lane may fill in less. A full eventfd has been rung. */
+static void ring(const struct mpb_lane *lane)
+{
+    const uint64_t one = 1;
+    while (write(lane->bell_fd, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+}
+
 static void write_record(struct mpb_lane *lane, const struct mpb_trace *t)
 {
     struct mpb_lane_header *h = lane->header;
-    uint64_t written = mpb_load_relaxed(&h->written);
-    if (written - mpb_load_acquire(&h->drained) >= lane->capacity) {
+    uint64_t written = mpb_load_relaxed(&h->written), held = written - mpb_load_acquire(&h->drained);
+    if (held >= lane->capacity) {
         count(&h->dropped);
         return;
     }
@@ -146,6 +157,8 @@ static void write_record(struct mpb_lane *lane, const struct mpb_trace *t)
     slot->kind = MPB_TRACE_REQUEST;
     slot->seq_lo = (uint32_t)written;
     count(&h->written); /* the record exists from here on */
+    if (held + 1 == lane->capacity / 2 && lane->bell_fd >= 0)
+        ring(lane);
 }
 
 void mpb_trace_commit(struct mpb_lane *lane, struct mpb_entry *entry, uint16_t flags)

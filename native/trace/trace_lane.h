@@ -26,6 +26,8 @@ struct mpb_lane { /* one process's view */
     uint32_t sample_shift;
     uint32_t
         slow_ticks; /* of rx_wait and t0 to send_done, without a Fetch's purgatory; MPB_TRACE_NOT_REACHED: none is */
+    int bell_fd; /* an eventfd that its owner writes when a record makes the lane half full, -1: none. A writer that dies
+                  * before, or a reader that left it fuller than that, is not rung for: the reader looks by itself, too */
 };
 
 /* Bytes a lane of `capacity` records takes. */

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -83,6 +84,50 @@ static void test_full_lane_drops_and_counts(void)
     mpb_lane_release(&lane, 100); /* more than there is */
     CHECK_EQ(mpb_lane_peek(&lane, 100).count, 0);
     CHECK(!mpb_lane_seek(&lane, 0));
+    munmap(w, sizeof *w);
+}
+
+/* Rung when a record makes the lane half full, whoever is full already or was never asked. */
+static void test_a_bell_when_it_is_half_full(void)
+{
+    static const struct {
+        uint64_t put, rings, release; /* release: after it */
+    } ROWS[] = {
+        {CAPACITY / 2 - 1, 0, 0},
+        {1, 1, 0},
+        {1, 0, 0},
+        {CAPACITY, 0, 1},
+        {9, 0, CAPACITY},
+        {CAPACITY / 2, 1, 1},
+        {1, 1, 2},
+        {2, 1, 3},
+        {CAPACITY, 1, CAPACITY / 2},
+        {1, 0, CAPACITY},
+    };
+    struct world *w = new_world(CAPACITY);
+    struct mpb_lane lane;
+    struct mpb_trace record = {.t0_ns = 1};
+    uint64_t seen;
+    CHECK_EQ(mpb_lane_attach(&lane, w->lane, sizeof w->lane), 0);
+    CHECK_EQ(lane.bell_fd, -1);
+    for (int i = 0; i < CAPACITY; i++)
+        mpb_lane_put(&lane, &record);
+    mpb_lane_release(&lane, CAPACITY);
+    lane.bell_fd = eventfd(0, EFD_NONBLOCK);
+    CHECK(lane.bell_fd >= 0);
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        for (uint64_t n = 0; n < ROWS[i].put; n++)
+            mpb_lane_put(&lane, &record);
+        CHECK_EQ(read(lane.bell_fd, &seen, sizeof seen), ROWS[i].rings ? 8 : -1);
+        CHECK(ROWS[i].rings == 0 || seen == ROWS[i].rings);
+        mpb_lane_release(&lane, ROWS[i].release);
+    }
+    seen = UINT64_MAX - 1; /* no more goes in, and nobody waits for it */
+    CHECK_EQ(write(lane.bell_fd, &seen, sizeof seen), 8);
+    for (int i = 0; i < CAPACITY; i++)
+        mpb_lane_put(&lane, &record);
+    CHECK_EQ(mpb_lane_peek(&lane, CAPACITY).count + mpb_lane_read_counters(&lane).drained % CAPACITY, CAPACITY);
+    close(lane.bell_fd);
     munmap(w, sizeof *w);
 }
 
@@ -388,6 +433,7 @@ int main(void)
     test_stamps();
     test_a_successor_marks_what_was_counted();
     test_full_lane_drops_and_counts();
+    test_a_bell_when_it_is_half_full();
     test_sampling_is_accounted();
     test_sampling_follows_no_pattern();
     test_what_is_kept_in_any_case();

@@ -17,6 +17,7 @@ from mpbroker.network.processor import MAX_ANSWERS_PER_TURN, MAX_NEW_CONNECTIONS
 from mpbroker.shm.counters import Counter
 from mpbroker.shm.layout import SLOT_PROCESSORS
 from mpbroker.shm.process_table import BrokerState, ProcessState
+from mpbroker.trace import lane
 from mpbroker.trace.notice import CloseReason
 from tests.unit.network.test_processor_turns import World
 
@@ -409,3 +410,17 @@ def test_arrivals_are_stamped_where_the_platform_can():
         stamp_arrivals(listening)
         assert listening.getsockopt(socket.SOL_SOCKET, _native.SO_TIMESTAMPNS) == 1
     stamp_arrivals(listening)  # one that cannot: nothing is raised
+
+
+def test_its_lane_rings_the_tracer():
+    name = f"/mpbroker-test-{os.getpid()}-attached"
+    of_broker = lane.create(name, 1, boot_id=5, capacity_records=8)
+    bell = os.eventfd(0, os.EFD_NONBLOCK)
+    try:
+        ctx = SimpleNamespace(lanes=("", name), index=1, trace_bell_fd=bell)
+        assert module.attach_lane(ctx).bell_fd == bell and of_broker.native.bell_fd == -1
+        for lanes in ((), ("",), ("", "")):
+            assert module.attach_lane(SimpleNamespace(lanes=lanes, index=len(lanes) - 1, trace_bell_fd=bell)) is None
+    finally:
+        lane.unlink(name)
+        os.close(bell)

@@ -25,7 +25,7 @@ from mpbroker.supervisor.shared_state import (
 )
 
 LISTENERS = ("first", "second")
-READING, WRITING = 70, 71
+READING, WRITING, BELL = 70, 71, 72
 
 
 def config(*overrides):
@@ -65,6 +65,7 @@ def made(monkeypatch):
     one._directories = [SimpleNamespace(path="/a", id="A", problem=""), SimpleNamespace(path="/b", id="B", problem="x")]
     one._handovers = [("a0", "p0"), ("a1", "p1")]
     one._trace_notices, one._admin_socket = (READING, WRITING), "admin socket"
+    one._trace_bell_fd = BELL
     return one
 
 
@@ -86,6 +87,7 @@ def test_a_worker_is_given_what_its_role_needs(made, role):
     assert given.process_row.begun[3] == (0 if role == "processor" else NO_LISTENER)
     notices = {"processor": WRITING, "controller": WRITING, "tracer": READING}
     assert given.trace_notices_fd == notices.get(role, -1)
+    assert given.trace_bell_fd == (BELL if role in ("processor", "tracer") else -1)
     assert given.handovers == {"acceptor": {0: "a0", 1: "a1"}, "processor": {1: "p1"}}.get(role, {})
     assert given.listen_sockets == ({0: "first"} if role == "acceptor" else {})
     assert given.listener_channel == ("channel" if role == "acceptor" else None)

@@ -270,7 +270,7 @@ def giving(shared, monkeypatch):
     shared._directories = [SimpleNamespace(path="/data", id="d1"), SimpleNamespace(path="/more", id="d2")]
     shared._eventfds, shared.notice_fd, shared._config_fd, shared._settings_fd = (41, 42), 43, 44, 45
     shared._controller_fd, shared._handovers, shared._trace_notices = 46, [(50, 51), (52, 53)], (60, 61)
-    shared._admin_socket = "admin socket"
+    shared._admin_socket, shared._trace_bell_fd = "admin socket", 62
     shared.passed = SimpleNamespace(begin=lambda listening: ("sockets of", listening), acceptors_end="acceptor's end")
     monkeypatch.setattr(shared_state.reserve_file, "is_spent_by", lambda *where: shared.done.append(where) or True)
     return shared
@@ -283,15 +283,15 @@ COMMON = {
     "config_fd": 44, "settings_fd": 45, "controller_fd": 46,
 }  # fmt: skip
 NOTHING = {"listen_sockets": {}, "listener_channel": None, "processors": {}, "handovers": {}, "trace_notices_fd": -1}
-NOTHING |= {"listen_socket": None, "roles": {}}
+NOTHING |= {"listen_socket": None, "roles": {}, "trace_bell_fd": -1}
 
 
 @pytest.mark.parametrize(
     ("role", "own"),
     [
         ("handler", {}),
-        ("processor", {"handovers": {1: 53}, "trace_notices_fd": 61}),
-        ("tracer", {"trace_notices_fd": 60}),
+        ("processor", {"handovers": {1: 53}, "trace_notices_fd": 61, "trace_bell_fd": 62}),
+        ("tracer", {"trace_notices_fd": 60, "trace_bell_fd": 62}),
         ("controller", {"trace_notices_fd": 61}),
         ("admin", {"listen_socket": "admin socket", "roles": shared_state.health.ROLES}),
         ("acceptor", {"listener_channel": "acceptor's end", "processors": {0: (1, 2)}, "handovers": {0: 50, 1: 52}}),

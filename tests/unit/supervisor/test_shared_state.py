@@ -68,7 +68,7 @@ def test_who_dies_young_is_unsteady_since_the_first_time(shared):
 
 def context(**given):
     usual = {"handovers": {}, "listen_sockets": {}, "listener_channel": None, "listen_socket": None}
-    return SimpleNamespace(**usual | {"trace_notices_fd": -1, "role": "handler"} | given)
+    return SimpleNamespace(**usual | {"trace_notices_fd": -1, "trace_bell_fd": -1, "role": "handler"} | given)
 
 
 @pytest.mark.parametrize(
@@ -78,6 +78,7 @@ def context(**given):
         ({"role": "tracer"}, []),
         ({"role": "tracer", "trace_notices_fd": TRACE}, [TRACE]),
         ({"trace_notices_fd": 0}, [0, LOCK]),
+        ({"role": "tracer", "trace_notices_fd": TRACE, "trace_bell_fd": 0}, [TRACE, 0]),
         ({"handovers": {0: descriptor(PASSED)}}, [PASSED, LOCK]),
         ({"listen_sockets": {0: descriptor(LISTENER)}}, [LISTENER, LOCK]),
         ({"listener_channel": descriptor(CHANNEL)}, [CHANNEL, LOCK]),

@@ -97,7 +97,12 @@ def test_a_successor_tracer_seeks_forward_only(name):
 
 def test_sampling_is_set_within_bounds(name):
     native = lane.create(name, 0, 1, capacity_records=4).native
-    assert (native.sample_shift, native.slow_ns) == (0, -1)
+    assert (native.sample_shift, native.slow_ns, native.bell_fd) == (0, -1, -1)
+    native.bell_fd = 7
+    assert native.bell_fd == 7
+    for none in (-1, -5, 1 << 40):
+        native.bell_fd = none
+        assert native.bell_fd == -1
     native.sample_shift, native.slow_ns = 15, 1_000_000
     assert (native.sample_shift, native.slow_ns) == (15, 1_000_000)
     native.slow_ns = 10**15  # longer than a record can say: what is saturated

@@ -45,6 +45,7 @@ class Context:
         self.log = SimpleNamespace(info=self._log, error=self._log, warning=self._log)
         self.trace_notices_fd, self.tell_fd = os.pipe2(os.O_NONBLOCK)
         self.wakeup_fd, self._write = os.pipe()
+        self.trace_bell_fd = os.eventfd(0, os.EFD_NONBLOCK)
         self.turns, self.gone = turns, gone
 
     def _log(self, event, **fields):
@@ -149,24 +150,30 @@ def test_a_directory_that_cannot_be_written_is_said_once(tmp_path, memory, lanes
     assert [event for event, _ in ctx.lines] == ["trace_write_failed", "trace_writing_again"]
 
 
-def test_the_pause_is_long_while_few_records_come(tmp_path, memory):
-    name = f"/mpbroker-test-{os.getpid()}-tracer-rate"
-    one = lane.create(name, 0, boot_id=BOOT, capacity_records=1024)
+def test_a_lane_that_is_half_full_is_emptied_before_the_next_turn(tmp_path, memory):
+    """Rung by the processor; the counters in the segment's header are those of the turn."""
+    name = f"/mpbroker-test-{os.getpid()}-tracer-bell"
+    one = lane.create(name, 0, boot_id=BOOT, capacity_records=64)
     ctx = Context(tmp_path / "traces", (name,), turns=0, memory=memory)
     ctx.config.mpbroker_trace_gauge_interval_ms = 1_000_000
-    found = []
+    one.native.bell_fd = ctx.trace_bell_fd
     try:
         made = tracer.Tracer(ctx)
-        for records in (0, 500, 501, 500, 1020, 501, 0, 0):
-            for number in range(records):
-                one.native.put(full_request(number).pack())
-            assert made.turn() == records
-            assert made.pause_ms == 200
-            found.append(made._rhythm_ms)
+        made._own._gauges_due_ns = 1 << 62
+        for number in range(31):
+            one.native.put(full_request(number).pack())
+        assert made.turn() == 31 and made.pause_ms == 200
+        for number in range(31, 63):
+            one.native.put(full_request(number).pack())
+        made.pause()
+        assert one.counters().drained == 63 and one.counters().dropped == 0
+        [info] = manifest.segments(tmp_path / "traces")
+        assert info.progress.written == 31 and made.turn() == 0
+        [info] = manifest.segments(tmp_path / "traces")
+        assert info.progress.written == 63
         made.finish()
     finally:
         lane.unlink(name)
-    assert found == [200, 200, 100, 110, 55, 56, 66, 76]  # 2,500 a second; half of the lane, as quickly as it fills
 
 
 def test_the_next_gauges_shorten_one_pause_alone(tmp_path, memory, lanes):

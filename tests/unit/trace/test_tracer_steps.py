@@ -1,5 +1,6 @@
 """Single steps of the tracer: how long it pauses, when it begins to write, what it closes at the end."""
 
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -7,16 +8,14 @@ import pytest
 from mpbroker.shm.waits import WaitName
 from mpbroker.trace import tracer as module
 from mpbroker.trace.tracer import (
-    BUSY_PAUSE_MS,
-    IDLE_PAUSE_MS,
     MIN_PAUSE_MS,
     OPEN_AGAIN_MS,
-    QUIET_RECORDS_A_S,
     TURN_MS,
     Tracer,
 )
 
 NS_PER_MS = 1_000_000
+WAKEUP, BELL = 1000, -2
 
 
 class World:
@@ -31,7 +30,8 @@ class World:
         made = self.made = Tracer.__new__(Tracer)
         made._ctx = SimpleNamespace(
             log=SimpleNamespace(error=told, warning=told), lanes=("lane",), drain_wakeups=lambda: note("drained"),
-            supervisor_gone=lambda: self.gone, may_trace=lambda: self.may_trace,
+            supervisor_gone=lambda: self.gone, may_trace=lambda: self.may_trace, wakeup_fd=WAKEUP,
+            trace_bell_fd=os.eventfd(0, os.EFD_NONBLOCK),
         )  # fmt: skip
         made._row = SimpleNamespace(beat=lambda: note("beat"), wait=None)
         made._directory = "/t"
@@ -41,8 +41,7 @@ class World:
             sample_gauges=lambda now_ns: note("gauges"), take=lambda now_ns: note("take"),
             write=lambda now_ns: note("write"), has_notices=lambda: self.notices,
         )  # fmt: skip
-        made._rhythm_ms = made._pause_ms = IDLE_PAUSE_MS
-        made._moved_between, made._fullest, self.notices = 0, 0.0, False
+        made._pause_ms, self.notices = TURN_MS, False
 
     def steps(self, *results):
         """The turn's works do nothing but be noted."""
@@ -89,55 +88,19 @@ def test_between_two_tries_to_begin_nothing_is_said(world, has_own, lanes, says)
     assert (("say", None) in world.done) is says
 
 
-@pytest.mark.parametrize(
-    ("moved", "pause_ms", "rhythm_ms", "following"),
-    [
-        (QUIET_RECORDS_A_S // 5 + 1, 200, 200, BUSY_PAUSE_MS),
-        (QUIET_RECORDS_A_S // 5, 200, 150, 160),
-        (0, 200, IDLE_PAUSE_MS - 5, IDLE_PAUSE_MS),
-        (0, 200, IDLE_PAUSE_MS, IDLE_PAUSE_MS),
-    ],
-)
-def test_pauses_grow_while_few_records_come(world, moved, pause_ms, rhythm_ms, following):
-    world.made._pause_ms, world.made._rhythm_ms = pause_ms, rhythm_ms
-    assert world.made._next_rhythm_ms(moved) == following
-
-
-@pytest.mark.parametrize(
-    ("held", "rhythm_ms", "following"),
-    [
-        ([0, 0], 100, BUSY_PAUSE_MS),
-        ([10, 50], 100, 100),
-        ([60, 10], 90, 75),
-        ([10, 20], 20, 50),
-        ([5, 8], 20, BUSY_PAUSE_MS),
-        ([100, 100], 200, 100),
-        ([400, 0], 10, MIN_PAUSE_MS),
-    ],
-    ids=["nothing", "half full", "fuller", "less", "much less", "full", "again and again"],
-)
-def test_the_fullest_lane_says_when_to_look_again(world, held, rhythm_ms, following):
-    made = world.made
-    made._drains = [_drain(count) for count in held]
-    made._rhythm_ms = rhythm_ms
-    assert Tracer._drain(made, 5) == sum(held)
-    assert made._next_rhythm_ms(1_000_000) == following
-
-
-def _drain(count, **fields):
-    """One that moves so many records, of a lane that holds 100."""
-    lane = SimpleNamespace(native=SimpleNamespace(capacity=100))
-    return SimpleNamespace(step=lambda now_ns: count, follow=lambda: count, lane=lane, **fields)
+def _drain(count):
+    """One that moves so many records."""
+    return SimpleNamespace(step=lambda now_ns: count, follow=lambda: count)
 
 
 @pytest.mark.parametrize(
     ("due_ms", "busy", "pause_ms"),
     [
-        (1000, False, IDLE_PAUSE_MS),
+        (1000, False, TURN_MS),
         (60, False, 60),
         (3, False, MIN_PAUSE_MS),
         (1000, True, MIN_PAUSE_MS),
-        (None, False, IDLE_PAUSE_MS),
+        (None, False, TURN_MS),
     ],
     ids=["nothing is due", "gauges", "gauges at once", "a dump is copied", "it has not begun"],
 )
@@ -148,65 +111,61 @@ def test_what_is_due_shortens_the_next_pause(world, due_ms, busy, pause_ms):
         world.made._own = None
     world.made._dashcam = SimpleNamespace(is_busy=busy)
     world.made.turn()
-    assert world.made.pause_ms == pause_ms and world.made._rhythm_ms == IDLE_PAUSE_MS
+    assert world.made.pause_ms == pause_ms
 
 
-@pytest.mark.parametrize(("dashcam", "pause_ms"), [(False, TURN_MS), (True, BUSY_PAUSE_MS)])
-def test_in_a_busy_broker_turns_are_rare(world, dashcam, pause_ms):
-    """Not with a dash-cam, which wants to see every record soon."""
-    world.steps()
-    world.moves, world.made._moved_between = 1, QUIET_RECORDS_A_S // 5
-    world.made._dashcam = SimpleNamespace(is_busy=False) if dashcam else None
-    world.made.turn()
-    assert (world.made._rhythm_ms, world.made.pause_ms, world.made._moved_between) == (BUSY_PAUSE_MS, pause_ms, 0)
+def _paused(world, *happens, drains=()):
+    """A pause in which each sleep takes 60 ms and ends with this; how long it would have slept each time."""
+    made, slept, rest = world.made, [], iter(happens)
+    made._drains = list(drains)
 
+    def poll(ms):
+        slept.append((ms, made._row.wait))
+        world.now_ns += 60 * NS_PER_MS
+        return [(fd, 1) for fd in next(rest)]
 
-@pytest.mark.parametrize("rung", [False, True])
-def test_a_pause_ends_with_a_bell(world, rung):
-    waits = []
-    world.made._poll = SimpleNamespace(poll=lambda ms: waits.append((ms, world.made._row.wait)) or rung)
-    world.made.pause()
-    assert waits == [(IDLE_PAUSE_MS, WaitName.TRACE_FLUSH)] and world.made._row.wait == 0
-    assert world.done == (["drained"] if rung else [])
-
-
-def _paused(world, drains, rings_at=None, pause_ms=TURN_MS, rhythm_ms=60):
-    """A pause of a busy tracer; how long it slept each time."""
-    made, slept = world.made, []
-    made._drains, made._pause_ms, made._rhythm_ms = drains, pause_ms, rhythm_ms
-    made._poll = SimpleNamespace(poll=lambda ms: slept.append(ms) or len(slept) == rings_at)
+    made._poll = SimpleNamespace(poll=poll)
     made.pause()
-    assert made._row.wait == 0
-    return slept
+    assert made._row.wait == 0 and {wait for _, wait in slept} == {WaitName.TRACE_FLUSH}
+    return [ms for ms, _ in slept]
+
+
+@pytest.mark.parametrize(("happens", "drained"), [((), []), ((WAKEUP,), ["drained"]), ((BELL, WAKEUP), ["drained"])])
+def test_a_pause_ends_with_its_time_and_with_a_signal(world, happens, drained):
+    happened = [world.made._ctx.trace_bell_fd if fd == BELL else fd for fd in happens]
+    assert _paused(world, happened) == [TURN_MS] and world.done == drained
 
 
 def test_lanes_are_emptied_between_two_turns(world):
-    counts = iter([20, 50, 90, 1])
-    one = _drain(0)
-    one.follow = lambda: next(counts)
-    assert _paused(world, [one, _drain(7)]) == [60, 100, 40], "60 ms filled a fifth"
-    assert world.made._moved_between == 20 + 7 + 50 + 7
-    assert world.made._fullest == 0.5 and world.made._rhythm_ms == 100
+    counts = []
+    one, bell = _drain(0), world.made._ctx.trace_bell_fd
+    one.follow = lambda: counts.append(1) or 5
+    os.eventfd_write(bell, 3)
+    assert _paused(world, [bell], [bell], [bell], [bell], drains=[one]) == [200, 140, 80, 20], "until its time is over"
+    assert len(counts) == 4
+    with pytest.raises(BlockingIOError):
+        os.eventfd_read(bell)
 
 
-def test_a_bell_and_what_needs_a_turn_end_the_pause(world):
+def test_what_needs_a_turn_ends_the_pause(world):
+    emptied, bell = [], world.made._ctx.trace_bell_fd
     full, stuck = _drain(30), _drain(None)
-    assert _paused(world, [full], rings_at=2) == [60, 100] and world.done == ["drained"]
-    assert _paused(world, [stuck, full]) == [60] and world.made._moved_between == 30 + 30, "the other one was emptied"
+    full.follow = lambda: emptied.append(1) or 30
+    assert _paused(world, [bell], drains=[stuck, full]) == [200] and len(emptied) == 1, "the other one was emptied"
     world.notices = True
-    assert _paused(world, [full]) == [60] and world.made._moved_between == 60, "names come before their records"
+    assert _paused(world, [bell], drains=[full]) == [200] and len(emptied) == 1, "names come before their records"
     world.notices = False
     world.made._dashcam = object()
-    assert _paused(world, [full]) == [60] and world.made._moved_between == 60
-    world.made._dashcam = None
-    full.follow = _fail
-    assert _paused(world, [full]) == [60]
-    world.made._own = None
-    assert _paused(world, [_drain(30)]) == [60] and world.made._moved_between == 60
+    assert _paused(world, [bell], drains=[full]) == [200] and len(emptied) == 1
+    world.made._dashcam, world.made._own = None, None
+    assert _paused(world, [bell], drains=[full]) == [200] and len(emptied) == 1
 
 
-def _fail():
-    raise OSError("no space")
+def test_a_disk_that_is_full_needs_a_turn(world):
+    def fail():
+        raise OSError("no space")
+
+    assert _paused(world, [world.made._ctx.trace_bell_fd], drains=[SimpleNamespace(follow=fail)]) == [200]
 
 
 def test_it_begins_when_there_is_room_and_tries_again_after_a_while(world):
