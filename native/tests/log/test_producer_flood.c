@@ -2,6 +2,8 @@
  * somebody who wrote once could be freed, and a batch costs a bounded number of looks, however large the table is. */
 #include "tests/log/log_fixture.h"
 
+#include "log/producer_room.h"
+
 enum { LARGE = 32768, MAX_LOOKS = MPB_PRODUCER_CHAIN_ROWS + 256 + 8 + 64, HONEST = 5 };
 
 static struct fixture f;
@@ -207,6 +209,60 @@ static void test_a_row_freed_in_silence_is_taken_first(void)
     end();
 }
 
+/* Where no row was ever used nobody is at work in one: no look is worth it until a row is freed. */
+static void test_an_empty_table_has_no_room(void)
+{
+    begin(FIX_PRODUCERS);
+    CHECK_EQ(f.core.header->producers_high, 0);
+    CHECK(!mpb_producers_have_no_room(&f.log) && !mpb_producers_make_room(&f.log));
+    for (int i = 0; i < 3; i++)
+        CHECK(mpb_producers_have_no_room(&f.log) && f.log.room_pause == UINT32_MAX);
+    f.core.header->producers_freed++;
+    CHECK(!mpb_producers_have_no_room(&f.log));
+    end();
+}
+
+/* The one that wrote longest ago of the rows behind the last look; one of a partition at work is left alone, and if all
+ * are, all of them were looked at. */
+static void test_where_room_is_looked_for(void)
+{
+    enum { ROWS = 600, LOOKS = 64 };
+    begin(ROWS);
+    for (int64_t id = 0; id < ROWS; id++)
+        CHECK_EQ(produce((uint32_t)id & 1, id, 0).error, 0);
+    for (uint32_t round = 0; round < 2; round++) {
+        uint64_t before = f.log.producer_looks;
+        f.log.room_hint = round * LOOKS;
+        CHECK(mpb_producers_make_room(&f.log));
+        CHECK_EQ(f.log.producer_looks - before, LOOKS);
+        CHECK(f.log.producer_hint == round * LOOKS && f.log.room_hint == (round + 1) * LOOKS && f.log.room_pause == 0);
+        CHECK_EQ(mpb_load_relaxed(&f.core.producers[round * LOOKS].owner), 0);
+        CHECK_EQ(counted(&f, MPB_C_LOG_PRODUCERS_REPLACED), round + 1);
+    }
+    f.log.room_hint = 0; /* a free one: nothing else is looked at */
+    uint64_t before = f.log.producer_looks;
+    CHECK(mpb_producers_make_room(&f.log) && f.log.producer_hint == 0 && f.log.producer_looks - before == 1);
+    CHECK_EQ(counted(&f, MPB_C_LOG_PRODUCERS_REPLACED), 2);
+    f.log.room_hint = LOOKS + 2; /* behind both free ones */
+    mpb_store_relaxed(&f.core.partitions[0].busy_since_ns, 1);
+    CHECK(mpb_producers_make_room(&f.log));
+    CHECK(f.log.producer_hint == LOOKS + 3 && rows_of(0) == ROWS / 2 - 2 && rows_of(1) == ROWS / 2 - 1);
+    end();
+    begin(ROWS);
+    for (int64_t id = 0; id < ROWS; id++)
+        CHECK_EQ(produce((uint32_t)id & 1, id, 0).error, 0);
+    mpb_store_relaxed(&f.core.partitions[0].busy_since_ns, 1);
+    mpb_store_relaxed(&f.core.partitions[1].busy_since_ns, 1);
+    before = f.log.producer_looks;
+    f.log.room_hint = ROWS - 1;
+    CHECK(!mpb_producers_make_room(&f.log));
+    CHECK(f.log.producer_looks - before == ROWS && f.log.room_hint == ROWS - 1);
+    uint32_t pause = f.log.room_pause;
+    CHECK(pause > 0 && pause < UINT32_MAX);
+    CHECK(mpb_producers_have_no_room(&f.log) && f.log.room_pause == pause - 1);
+    end();
+}
+
 int main(void)
 {
     test_a_flood_goes_round_in_its_own_rows();
@@ -216,6 +272,8 @@ int main(void)
     test_a_table_of_producers_at_work_refuses();
     test_a_lost_row_is_found();
     test_a_row_freed_in_silence_is_taken_first();
+    test_an_empty_table_has_no_room();
+    test_where_room_is_looked_for();
     printf("producer flood: %lu checks\n", checks_made);
     return 0;
 }

@@ -62,5 +62,6 @@ def test_an_older_epoch_neither_opens_nor_closes(coordinator):
     assert coordinator._shards == {0: first}
     coordinator.open(0, 6, NOW)
     assert coordinator._shards[0] is not first and coordinator._shards[0].leader_epoch == 6
+    assert list(coordinator._loading) == [0]
     coordinator.close(0, 6, NOW)
-    assert coordinator._shards == {}
+    assert coordinator._shards == {} == coordinator._loading

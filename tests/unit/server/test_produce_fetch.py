@@ -339,3 +339,16 @@ def test_an_answer_to_the_wrong_broker_names_the_right_one(broker):
         leader = part(answer).current_leader
         assert (leader and (leader.leader_id, leader.leader_epoch)) == named
         assert [(one.host, one.port) for one in answer.node_endpoints] == ([("broker.example", 19092)] if named else [])
+
+
+@pytest.mark.parametrize("natively", [True, False])
+@pytest.mark.parametrize(("more", "at_once"), [(-1, True), (0, True), (1, False)])
+def test_a_fetch_waits_for_the_least_bytes_that_it_wants_and_no_longer(broker, natively, more, at_once):
+    broker.create_topic("t")
+    records = batch(b"a" * 100)
+    broker.call(produce(records=records), 7)
+    broker.call(fetch(), 11)
+    broker.handler.context.native_topics._enabled = natively
+    broker.send(fetch(max_wait_ms=1000, min_bytes=len(records) + more), 11)
+    broker.step()
+    assert bool(broker.collect()) is at_once
