@@ -340,6 +340,61 @@ static void told_of_a_followers_appends(void)
     fixture_close(&f);
 }
 
+static bool is_silent(const struct scenario *s)
+{
+    static const char *const NAMES[] = {"roll", "verify", "follower's fetch that joins"};
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
+        if (strcmp(s->name, NAMES[i]) == 0)
+            return true;
+    return s->cells > 0;
+}
+
+/* Of every change, whether those that watch partition 0 are told: not of what no reader sees, nor of a request's appends,
+ * which whoever has the request tells of. */
+static void told_of_changes(void)
+{
+    for (size_t i = 0; i < sizeof SCENARIOS / sizeof *SCENARIOS; i++) {
+        const struct scenario *s = &SCENARIOS[i];
+        fixture_open(&f);
+        scenario_error = 0;
+        s->prepare(&f);
+        watch();
+        s->run(&f.log);
+        CHECK_EQ(scenario_error, 0);
+        CHECK_EQ(told(), !is_silent(s));
+        fixture_close(&f);
+    }
+}
+
+/* Of what the controller and the keeper of the log set. */
+static void told_of_settings(void)
+{
+    static int64_t removed[MPB_RETAIN_MAX_REMOVED];
+    struct mpb_retain_rules rules = {.retention_ms = -1, .retention_bytes = -1, .now_ms = 9000};
+    uint32_t count;
+    fixture_open(&f);
+    prepare_segments(&f);
+    watch();
+    CHECK_EQ(mpb_retain(&f.log, 0, &rules, removed, &count), 0);
+    CHECK(count == 0 && !told()); /* nothing was due */
+    CHECK_EQ(mpb_partition_set_high_watermark(&f.log, 0, 10), 0);
+    CHECK(told() && now()->hw == 10);
+    watch();
+    CHECK_EQ(mpb_partition_set_log_start(&f.log, 0, 11), MPB_ERR_OFFSET_OUT_OF_RANGE);
+    CHECK(!told());
+    CHECK_EQ(mpb_partition_set_log_start(&f.log, 0, 4), 0);
+    CHECK(told() && now()->log_start == 4);
+    watch();
+    CHECK_EQ(mpb_partition_set_flags(&f.log, 0, 0, 0), 0);
+    CHECK(told());
+    for (int64_t written = 3; written >= 2; written--) { /* it goes forward only */
+        watch();
+        CHECK_EQ(mpb_start_written(&f.log, 0, NULL, written), 0);
+        CHECK(told() && mpb_load_relaxed(&f.core.partitions[0].start_written) == 3);
+    }
+    fixture_close(&f);
+}
+
 int main(void)
 {
     refused_or_diverging();
@@ -352,6 +407,8 @@ int main(void)
     refused_roles();
     told_of_appends();
     told_of_a_followers_appends();
+    told_of_changes();
+    told_of_settings();
     printf("replicas: %lu checks\n", checks_made);
     return 0;
 }
