@@ -208,6 +208,16 @@ def test_what_touched_a_function_is_nearest():
     assert words == [("program ring",), ("tests/unit/purgatory/test_timing_wheel.py",), (small,), (long,), (broker,)]
 
 
+def test_many_cases_of_one_test_leave_the_other_files_their_turn():
+    path, text = "mpbroker/purgatory/timing_wheel.py", (ROOT / "mpbroker/purgatory/timing_wheel.py").read_text()
+    inside = next(change for change in changes_of(path, text) if len(places_at(path, text, change.line)) == 1)
+    (touched,) = places_at(path, text, inside.line)
+    many = [(f"tests/unit/server/test_apis.py::a[{number}]", False, 0.1, {touched}) for number in range(400)]
+    other = ("tests/unit/server/test_dispatch.py::b", False, 0.1, {touched, 1, 2, 3})
+    _, first, rest = [one.words for one in Nearest(ROOT, _runs(*many, other)).selections(inside, text)][:3]
+    assert other[0] in first and len(first) == 40 and len(rest) <= 300 and not set(first) & set(rest)
+
+
 def test_of_tests_that_start_a_broker_those_about_the_same_thing_come_first():
     path = "mpbroker/coordinator/transactions/transaction_shell.py"
     text = (ROOT / path).read_text()
