@@ -4,6 +4,7 @@ import pytest
 
 from mpbroker import _native
 from mpbroker.errors import ProtocolError
+from mpbroker.protocol.headers import decode_response_header
 from mpbroker.shm.layout import ReplicaRole
 from tests.harness.small_core import small_core
 
@@ -119,3 +120,46 @@ def test_a_refusal_says_why(world, name):
     call, error, words = REFUSED[name]
     with pytest.raises(error, match=words):
         call(world)
+
+
+#: The functions that read their arguments themselves: how many there may be.
+COUNTS = {
+    "codec_decode": (3, 4),
+    "codec_decode_prefix": (3, 4),
+    "codec_encode": (2, 2),
+    "codec_encoded_size": (2, 2),
+    "codec_encode_response_frame": (4, 4),
+    "codec_encode_request_frame": (5, 5),
+    "codec_encode_into": (3, 4),
+    "codec_encode_reserving": (3, 4),
+    "codec_encode_response_frame_into": (5, 6),
+    "codec_decode_request_header": (1, 2),
+    "codec_decode_response_header": (3, 4),
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_how_many_arguments_there_may_be(name):
+    function, (least, most) = getattr(_native, name), COUNTS[name]
+    for given in (0, least - 1, most + 1, most + 9):
+        with pytest.raises(TypeError, match=f"takes {least} to {most} positional arguments, not {given}$"):
+            function(*[None] * given)
+    for given in {least, most}:
+        with pytest.raises((TypeError, ValueError)) as refused:
+            function(*[None] * given)
+        assert "positional arguments" not in str(refused.value)
+
+
+def test_the_shortest_header_of_an_answer():
+    """A correlation id, behind which flexible versions have tags."""
+    decode = decode_response_header
+    assert decode(3, 0, b"\0\0\0\7") == (7, 4) == decode(18, 4, b"\0\0\0\7")
+    assert decode(3, 12, b"\0\0\0\7\0") == (7, 5) and decode(3, 0, b"x\0\0\0\7", 1) == (7, 5)
+    for short in (b"\0\0\7", b""):
+        with pytest.raises(ProtocolError, match="it is shorter than 4 bytes"):
+            decode(3, 0, short)
+    with pytest.raises(ProtocolError):
+        decode(3, 12, b"\0\0\0\7")
+    for key in (-1, 500, 4096):
+        with pytest.raises(ValueError, match=f"there is no API with key {key}"):
+            decode(key, 0, b"\0\0\0\7")
