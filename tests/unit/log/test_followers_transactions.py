@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from mpbroker._native import NO_REQUEST, Log, LogOptions
+from mpbroker._native import NO_REQUEST, READ_REPLICA_TO_HIGH_WATERMARK, Log, LogOptions, seal_batch
 from mpbroker.record.batch_builder import encode_batch
 from mpbroker.record.record_batch import iterate_batches
 from mpbroker.shm.layout import ReplicaRole
@@ -244,3 +244,25 @@ def test_what_a_row_has_forgotten_is_read_again_when_its_newest_batches_are_cut(
     follower.truncate(2 * kept)
     assert follower.known() == oracle.known()
     assert oracle.known()["producers"] if kept else True
+
+
+def test_a_batch_of_which_compaction_left_the_header_alone_is_one(tmp_path):
+    """Its offsets count, its epoch too, and what lies behind it is found."""
+    follower = Replica(tmp_path / "follower")
+    batches = []
+    for base in range(3):
+        made = bytearray(encode_batch([(b"k", b"v", 1)]))
+        if base == 1:
+            del made[61:]
+            made[57:61] = bytes(4)  # the count of records
+            seal_batch(made)
+        made[:8] = base.to_bytes(8, "big")
+        made[12:16] = (1).to_bytes(4, "big")
+        batches.append(bytes(made))
+    assert len(batches[1]) == 61
+    follower.take(batches, 3)
+    assert follower.batches() == batches and follower.log.scan_epochs(0, 0) == (0, [(1, 0)])
+    error, plan = follower.log.find(0, 2, READ_REPLICA_TO_HIGH_WATERMARK, 1 << 20)
+    assert error == 0 and plan.length == len(batches[2])
+    follower.truncate(2)
+    assert follower.batches() == batches[:2] and follower.log.state(0).leo == 2

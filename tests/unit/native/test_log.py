@@ -265,3 +265,13 @@ def test_when_a_producer_wrote_that_comes_from_a_snapshot(log):
         _, once, often = log.producer_times()
         assert len(once) == number + 1 and often == []
         assert least_ms <= max(once) <= (most_ms or time.time_ns() // 1_000_000)
+
+
+def test_of_a_partition_that_is_published_without_records_no_time_is_known(log):
+    assert log.publish(4, TOPIC_ID, 0, 1, 0, "t-1", {}) == 0
+    state = log.state(4)
+    times = (state.max_timestamp, state.max_timestamp_offset, state.first_timestamp, state.indexed_timestamp)
+    assert times == (-1, -1, -1, -1)
+    assert log.publish(4, TOPIC_ID, 0, 1, 0, "t-1", {"max_timestamp": 5, "leo": 3}) == 0
+    state = log.state(4)
+    assert (state.max_timestamp, state.first_timestamp, state.leo) == (5, -1, 3)
