@@ -171,3 +171,22 @@ def test_who_listens_everywhere_and_has_no_address_for_clients_is_warned():
     listeners = (bound("GIVEN", ""), bound("SOME", "0.0.0.0"), bound("HERE", "h"), bound("NONE", "::"))
     sockets.warn_of_unset_address(config, listeners, log)
     assert told == [("advertised_listeners_not_set", "SOME"), ("advertised_listeners_not_set", "NONE")]
+
+
+def test_of_a_name_with_addresses_of_both_kinds_the_ipv4_one_is_listened_on(monkeypatch):
+    """In the order of the system otherwise."""
+    asked, kind = [], (socket.SOCK_STREAM, 6, "")
+    four, six = (socket.AF_INET, *kind, ("127.0.0.1", 7)), (socket.AF_INET6, *kind, ("::1", 7, 0, 0))
+    again = (socket.AF_INET, *kind, ("127.0.0.2", 7))
+    end_point = SimpleNamespace(host="both", port=7)
+    for found, chosen in (([six, four, again], four), ([again, four], again), ([six], six), ([four, six], four)):
+        monkeypatch.setattr(
+            sockets.socket, "getaddrinfo", lambda *where, found=found, **how: asked.append((where, how)) or list(found)
+        )
+        assert sockets._resolve(end_point, "listeners") == (chosen[0], chosen[4])
+    assert asked[0] == ((b"both", 7), {"type": socket.SOCK_STREAM, "flags": socket.AI_PASSIVE})
+    end_point.host = ""
+    assert sockets._resolve(end_point, "listeners") == (socket.AF_INET, ("0.0.0.0", 7)) and len(asked) == 4
+    end_point.host = "größe"
+    sockets._resolve(end_point, "listeners")
+    assert asked[-1][0] == ("größe", 7)
