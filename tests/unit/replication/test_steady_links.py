@@ -380,3 +380,16 @@ def test_impossible_arguments(native):
     assert fetches.begin(1000, *about, [good] * 256)
     with pytest.raises(TypeError):
         SteadyFetches(None, 1)
+
+
+def test_what_the_leader_has_committed_is_known_after_it_was_served_natively(native):
+    """A lag is told by it."""
+    native.step()
+    for number in range(2):
+        native.leader.write(KEYS[0], [b"%d" % number])
+        native.step()
+    native.leader.write(KEYS[0], [b"last"])
+    native.step(in_first(high_watermark=9))
+    native.steady.take_back(native.link)
+    assert native.steady.answers == 3
+    assert native.link.fetch._partitions[KEYS[0]].leader_hw == 9 and native.link.fetch.largest_lag() == 9 - 3

@@ -1,10 +1,14 @@
 """Fetch sessions: who may have one, who loses it, and what a death leaves of it. What an answer holds, Kafka says:
 tests/conformance/corpus/fetch_session_cases.py."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from mpbroker.channel.fetch_session_table import EVICTION_MS, NAME_BYTES, FetchSessionTable
 from mpbroker.errors import ErrorCode
+from mpbroker.protocol.messages.fetch import FetchRequest
+from mpbroker.server import fetch_session
 from mpbroker.shm.counters import Counter
 from mpbroker.shm.layout import SLOT_HANDLERS
 from tests.harness.fetch_session_client import SessionClient, fetch_of
@@ -279,3 +283,18 @@ def test_an_answer_without_memory_tells_nothing_to_the_session(broker):
     [(_, _, frame)] = broker.collect()
     assert client.take(broker.decode(fetch_of(VERSION, {}, {}), VERSION, frame))["t", 0].records
     assert client.session_id > 0 and count(broker, Counter.FETCH_SESSIONS_MADE) == 1
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_request_that_runs_again_goes_on_with_its_session_unless_that_was_answered(is_answered):
+    """Then nobody knows what the client has heard: it begins anew, and the session's room is free."""
+    done = []
+    table = SimpleNamespace(drop=lambda: done.append("dropped"), release=lambda: done.append("released"))
+    row, message = SimpleNamespace(is_answered=is_answered, partitions=[]), FetchRequest()
+    if is_answered:
+        with pytest.raises(fetch_session.SessionError) as refused:
+            fetch_session._run_again(table, message, row)
+        assert refused.value.code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    else:
+        assert isinstance(fetch_session._run_again(table, message, row), fetch_session.IncrementalFetchContext)
+    assert done == ["dropped" if is_answered else "released"]
