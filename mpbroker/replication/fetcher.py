@@ -14,6 +14,7 @@ from typing import Final
 
 from mpbroker.client.address_lookup import LOOKUP
 from mpbroker.client.broker_channel import LOOK_UP_MS
+from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.config.replication_throttle import FOLLOWER_RATE, is_throttled
 from mpbroker.log.leader_epochs import NOT_KNOWN, EpochEnd
 from mpbroker.log.log_manager import LogManager, LogOptions, open_log
@@ -50,6 +51,11 @@ class ReplicaLogs:
         """Takes over what changed of topics."""
         if self._metadata.refresh() or not self._topics:
             self._topics = {ordinal: topic for topic in self._metadata.topics() for ordinal in topic.partitions}
+
+    def use_config(self, config: BrokerConfig) -> None:
+        """The broker's own settings changed, and with them those of topics that have none of their own."""
+        self._metadata.use_config(config)
+        self._topics = {}  # read again at the next look
 
     def rows(self, index: int, fetchers: int) -> tuple[bool, list[Followed]]:
         """(whether one could not be looked at, those of the `index`th of so many fetchers)."""
@@ -111,6 +117,10 @@ class Fetcher:
     def ring(self) -> None:
         """From any thread: look at all rows."""
         os.eventfd_write(self._bell, 1)
+
+    def use_config(self, config: BrokerConfig) -> None:
+        """The broker's settings changed."""
+        self._logs.use_config(config)
 
     def turn(self) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -289,7 +299,9 @@ def main(ctx: ProcessContext) -> None:
     ctx.running()
     while not ctx.stop_requested():
         ctx.process_row.beat()
-        ctx.take_reload()
+        config = ctx.take_reload()
+        if config is not None:
+            fetcher.use_config(config)
         ctx.log.tick()
         fetcher.turn()
     ctx.process_row.set_state(ProcessState.STOPPING)

@@ -8,6 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from mpbroker.config.dynamic import DynamicSettings
+from mpbroker.config.load_config import build_broker_config
+from mpbroker.config.sources import Given
 from mpbroker.log.leader_epochs import NOT_KNOWN, EpochEnd
 from mpbroker.replication import fetcher as module
 from mpbroker.replication.fetcher import BUSY_SCAN_MS, SCAN_MS
@@ -379,6 +382,17 @@ def test_what_it_knows_of_a_row(world):
     assert world.ctx.process_row.counter(Counter.FOLLOWER_THROTTLED_BYTES) == 70
 
 
+def test_settings_that_change_while_it_runs_hold_for_the_topics_that_have_none_of_their_own(world):
+    world.create_topic("own", segment_bytes="7777")
+    logs = world.made._logs
+    logs.refresh()
+    assert logs._topics[0].settings.segment_bytes == world.config.log_segment_bytes != 5555
+    changed = DynamicSettings({"log.segment.bytes": "5555"}, {}, {})
+    world.made.use_config(build_broker_config(Given(world.config.texts, {}, ()), world.config.cores, changed))
+    assert logs.options(0) is not None
+    assert [logs._topics[ordinal].settings.segment_bytes for ordinal in (0, 2, 3)] == [5555, 5555, 7777]
+
+
 def test_a_successor_knows_the_topics_that_there_are(world):
     logs = module.ReplicaLogs(world.ctx)
     logs.refresh()
@@ -431,12 +445,15 @@ def test_a_point_to_die_at_is_told(world):
 
 def test_the_process_beats_and_takes_settings_until_it_is_to_stop(world, monkeypatch):
     """And is rung by whoever changes a role."""
-    done, turns = [], iter(range(2))
+    done, turns, configs = [], iter(range(2)), iter((None, "changed"))
     rung = iter((False, True))
 
     class Stepped:
         def __init__(self, ctx, index, fetchers):
             done.append(("made", index, fetchers))
+
+        def use_config(self, config):
+            done.append(config)
 
         def turn(self):
             done.append("turn")
@@ -457,7 +474,7 @@ def test_the_process_beats_and_takes_settings_until_it_is_to_stop(world, monkeyp
         process_row=row,
         log=SimpleNamespace(tick=lambda: done.append("tick")),
         running=lambda: done.append("running"),
-        take_reload=lambda: done.append("reload"),
+        take_reload=lambda: next(configs),
         stop_requested=lambda: next(turns, None) is None,
     )
     monkeypatch.setattr(module, "Fetcher", Stepped)
@@ -465,8 +482,9 @@ def test_the_process_beats_and_takes_settings_until_it_is_to_stop(world, monkeyp
         module.threading, "Thread", lambda target, args, daemon: SimpleNamespace(start=lambda: done.append(daemon))
     )
     module.main(ctx)
-    once = ["beat", "reload", "tick", "turn"]
-    assert done == [("made", 3, 4), True, "running", *once, *once, ProcessState.STOPPING, "close"]
+    turn = ["tick", "turn"]
+    begin, end = [("made", 3, 4), True, "running"], [ProcessState.STOPPING, "close"]
+    assert done == [*begin, "beat", *turn, "beat", "changed", *turn, *end]
     done.clear()
     turns = iter(range(2))
     module._listen(ctx, Stepped(ctx, 3, 4))
