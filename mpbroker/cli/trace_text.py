@@ -108,7 +108,7 @@ def _api_rows(name: str, api: statistics.ApiStatistics) -> list[tuple[str, ...]]
 
 def record_json(one: record.TraceRecord, epoch_ns: int, names: dict[int, str]) -> dict[str, Any]:
     """One request with its stages in microseconds since its first byte (stages it did not reach are left out);
-    `rx_wait_us`: how long that lay in its socket before; with the flag `arrival-borrowed` another's, and below 250."""
+    `rx_wait_us`: how long that lay in its socket before."""
     stages = {
         name: ticks * record.TICK_NS / 1000
         for name, ticks in zip(record.STAGES, one.stage, strict=True)
@@ -146,14 +146,12 @@ def record_line(
     """One request in one line; names that are not known are left out."""
     times: dict[str | None, int] = {None: 0}
     times.update(zip(record.STAGES, one.stage, strict=True))
-    about = "~" * (one.flags & record.ARRIVAL_BORROWED != 0)
-    parts = [] if one.rx_wait == record.NOT_REACHED else [f"socket {about}{one.rx_wait * record.TICK_NS / 1000:.1f}"]
+    parts = [] if one.rx_wait == record.NOT_REACHED else [f"socket {one.rx_wait * record.TICK_NS / 1000:.1f}"]
     for name, (first, last) in statistics.SPANS.items():
         begin, end = times[first], times[last]
         if record.NOT_REACHED not in (begin, end):
             parts.append(f"{_HEADINGS[name]} {max(0, end - begin) * record.TICK_NS / 1000:.1f}")
-    shown = [name for name in one.flag_names() if name != record.FLAG_NAMES[record.ARRIVAL_BORROWED]]
-    notes = [f"error {one.error} {error_name(one.error)}"] * (one.error != 0) + shown
+    notes = [f"error {one.error} {error_name(one.error)}"] * (one.error != 0) + one.flag_names()
     name = names.get(one.api_key, f"api {one.api_key}")
     known = "".join(
         f"{what} {text!r} " for what, text in (("client", client), ("topic", topic)) if text

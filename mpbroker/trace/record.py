@@ -23,10 +23,10 @@ STAGES = ("frame_done", "parsed", "enqueued", "dequeued", "handler_start", "io_d
 PURGATORY_NAMES = ("none", "produce", "fetch", "join", "controller")
 
 ACKS_MASK = 0x0003
-FLAG_NAMES = {0x0004: "follower", 0x0008: "purgatory-timeout", 0x0010: "arrival-borrowed", 0x0020: "tls",
+FLAG_NAMES = {0x0004: "follower", 0x0008: "purgatory-timeout", 0x0010: "zero-copy", 0x0020: "tls",
               0x0040: "muted-quota", 0x0080: "aborted", 0x0100: "re-dispatched", 0x0200: "kept",
               0x0400: "saturated", 0x0800: "incremental-fetch"}
-(FOLLOWER, PURGATORY_TIMEOUT, ARRIVAL_BORROWED, TLS,
+(FOLLOWER, PURGATORY_TIMEOUT, ZERO_COPY, TLS,
  MUTED_QUOTA, ABORTED, REDISPATCHED, KEPT,
  HAS_SATURATED, INCREMENTAL_FETCH) = FLAG_NAMES
 SAMPLE_SHIFT = 12

@@ -63,18 +63,12 @@ static uint64_t monotonic(struct mpb_arrivals *arrivals, const struct timespec *
     return at_ns > 0 ? (uint64_t)at_ns : 0;
 }
 
-/* How many receives may borrow after one that was stamped, 0 to 7: by chance, because what is read in turn would
- * otherwise always be stamped for the same one. */
-static uint32_t draw(struct mpb_arrivals *arrivals)
-{
-    arrivals->chance = arrivals->chance * 1664525u + 1013904223u;
-    return arrivals->chance >> 29;
-}
-
 /* recv that also tells when the bytes arrived, 0: the kernel does not say. */
-static ssize_t receive_stamped(int fd, uint8_t *into, uint64_t now_ns, struct mpb_arrivals *arrivals,
-                               uint64_t *arrival_ns)
+static ssize_t receive(int fd, uint8_t *into, uint64_t now_ns, struct mpb_arrivals *arrivals, uint64_t *arrival_ns)
 {
+    *arrival_ns = 0;
+    if (!arrivals->wanted)
+        return recv(fd, into, MPB_RECEIVE_BYTES, MSG_DONTWAIT);
     union {
         struct cmsghdr align;
         char bytes[CMSG_SPACE(sizeof(struct timespec))];
@@ -93,30 +87,13 @@ static ssize_t receive_stamped(int fd, uint8_t *into, uint64_t now_ns, struct mp
     return n;
 }
 
-static ssize_t receive(struct mpb_connection *c, uint8_t *into, uint64_t now_ns, struct mpb_arrivals *arrivals,
-                       uint64_t *arrival_ns)
-{
-    bool follows = now_ns - c->later_ns < MPB_BORROW_NS;
-    *arrival_ns = 0;
-    if (follows && c->may_borrow > 0) {
-        c->may_borrow--;
-        *arrival_ns = (now_ns - c->waited_ns) | MPB_ARRIVAL_BORROWED;
-    }
-    if (!arrivals->wanted || *arrival_ns != 0)
-        return recv(c->fd, into, MPB_RECEIVE_BYTES, MSG_DONTWAIT);
-    ssize_t n = receive_stamped(c->fd, into, now_ns, arrivals, arrival_ns);
-    c->waited_ns = *arrival_ns < now_ns ? now_ns - *arrival_ns : 0;
-    c->may_borrow = follows && c->waited_ns < MPB_BORROW_NS ? draw(arrivals) : 0;
-    return n;
-}
-
 enum mpb_received mpb_connection_receive(struct mpb_connection *c, uint8_t scratch[MPB_RECEIVE_BYTES], uint64_t now_ns,
                                          struct mpb_arrivals *arrivals)
 {
     ssize_t n;
     uint64_t arrival_ns;
     do
-        n = receive(c, scratch, now_ns, arrivals, &arrival_ns);
+        n = receive(c->fd, scratch, now_ns, arrivals, &arrival_ns);
     while (n < 0 && errno == EINTR);
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
         c->readable = false;
@@ -126,8 +103,6 @@ enum mpb_received mpb_connection_receive(struct mpb_connection *c, uint8_t scrat
         return MPB_CONNECTION_LOST;
     if (n < (ssize_t)MPB_RECEIVE_BYTES && !c->hung_up)
         c->readable = false; /* edge-triggered: a short read empties the socket, the next byte makes a new event */
-    if (n == (ssize_t)MPB_RECEIVE_BYTES)
-        c->may_borrow = 0; /* what is still there may have been there for long */
     c->later_ns = now_ns;
     c->later_arrival_ns = arrival_ns;
     if (c->start == c->end) {

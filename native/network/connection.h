@@ -15,7 +15,6 @@
 #define MPB_INTRODUCTION_BYTES 1024u /* of a request that says who the client is: header, and ApiVersions' software */
 #define MPB_MAX_INTRODUCTIONS 16u    /* client ids of one connection that are noted */
 #define MPB_OFFSET_SAMPLE_NS 1000000u
-#define MPB_BORROW_NS 250000u
 #define MPB_MAX_HELD 8u                 /* answers sent with one call */
 #define MPB_MAX_OUT (MPB_MAX_HELD + 2u) /* held, and the one of a request that was in flight when they stopped going */
 
@@ -35,10 +34,7 @@ struct mpb_connection {
     uint64_t requests; /* frames given to the handlers */
     uint64_t first_ns,
         later_ns; /* when the first byte of the next frame was received, and that of the frames behind it */
-    uint64_t first_arrival_ns, later_arrival_ns; /* when it had arrived in the kernel; 0: not known; a borrowed one
-                                                  * has MPB_ARRIVAL_BORROWED */
-    uint64_t waited_ns;                          /* in the socket, what the last receive brought that was stamped */
-    uint32_t may_borrow;                         /* so many receives may take that for theirs, if they follow closely */
+    uint64_t first_arrival_ns, later_arrival_ns; /* when it had arrived in the kernel; 0: not known */
     uint64_t frame_started_ns; /* when the frame under way last brought a fair share of bytes; 0: none under way */
     uint64_t frame_bytes_seen;
     uint32_t out[MPB_MAX_OUT]; /* entries whose answers are held or under way, oldest first */
@@ -52,16 +48,9 @@ struct mpb_connection {
 
 /* How to learn when bytes arrived in the kernel, which stamps them with the wall clock (SO_TIMESTAMPNS). The difference
  * between the clocks is measured again after MPB_OFFSET_SAMPLE_NS: a step of the wall clock falsifies what lay in a
- * socket while it happened.
- *
- * A receive that brings the stamp costs 150 to 200 ns more than one without. So a busy connection asks for it in one of
- * four and a half receives, by chance, and the others borrow its wait: sums and distributions stay what they are, of each
- * connection too. Nothing can have waited for longer than since the receive before, if that one emptied the socket. So a
- * receive that comes MPB_BORROW_NS later or more, or after one that left bytes behind, is always stamped and lends
- * nothing: every wait of that length is a measured one, and a borrowed one is wrong by less (ADR 10). */
+ * socket while it happened. */
 struct mpb_arrivals {
     bool wanted;
-    uint32_t chance; /* state of the draw of how many receives may borrow */
     uint64_t sampled_ns;
     int64_t wall_minus_monotonic_ns;
 };

@@ -63,7 +63,7 @@ enum mpb_trace_flag {
     MPB_TF_ACKS = 0x0003, /* 0 none, 1 leader, 3 all (acks & 3) */
     MPB_TF_FOLLOWER = 0x0004,
     MPB_TF_PURG_TIMEOUT = 0x0008,
-    MPB_TF_ARRIVAL_BORROWED = 0x0010, /* rx_wait is that of another receive of the connection just before */
+    MPB_TF_ZERO_COPY = 0x0010,
     MPB_TF_TLS = 0x0020,
     MPB_TF_MUTED_QUOTA = 0x0040,
     MPB_TF_ABORTED = 0x0080,      /* the processor or the connection died before the send ended */
@@ -149,18 +149,12 @@ static inline uint32_t mpb_trace_ticks(struct mpb_trace *t, uint64_t begun_ns, u
     return MPB_TRACE_SATURATED;
 }
 
-/* Bit of an arrival that was not measured itself (network/connection.h). */
-#define MPB_ARRIVAL_BORROWED (UINT64_C(1) << 63)
-
-/* The kernel had the first byte at `arrival_ns` (monotonic), which may be borrowed; 0: nobody knows. */
+/* The kernel had the first byte at `arrival_ns` (monotonic); 0: nobody knows. */
 static inline void mpb_trace_arrived(uint8_t trace[MPB_TRACE_BYTES], uint64_t arrival_ns)
 {
     struct mpb_trace *t = mpb_trace_of(trace);
-    if (t->t0_ns == 0 || arrival_ns == 0)
-        return;
-    t->rx_wait = mpb_trace_ticks(t, arrival_ns & ~MPB_ARRIVAL_BORROWED, t->t0_ns);
-    if (arrival_ns & MPB_ARRIVAL_BORROWED)
-        t->flags |= MPB_TF_ARRIVAL_BORROWED;
+    if (t->t0_ns != 0 && arrival_ns != 0)
+        t->rx_wait = mpb_trace_ticks(t, arrival_ns, t->t0_ns);
 }
 
 static inline void mpb_trace_stamp(uint8_t trace[MPB_TRACE_BYTES], int stage, uint64_t now_ns)

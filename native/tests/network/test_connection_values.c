@@ -101,7 +101,6 @@ static void test_the_clocks_are_compared_again(void)
     int compared = 0;
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
         add_receive(1, ROWS[i].arrived_ns);
-        c.may_borrow = 0; /* each is asked */
         CHECK_EQ(mpb_connection_receive(&c, scratch, (uint64_t)ROWS[i].now_ns, &arrivals), MPB_RECEIVED);
         compared += ROWS[i].compares;
         CHECK_EQ(script.wall_reads, compared);

@@ -7,7 +7,6 @@ import sys
 import pytest
 
 from mpbroker.cli.main import main
-from mpbroker.trace import record
 from mpbroker.trace.dictionary_writer import DictionaryWriter
 from tests.unit.trace.traces import full_request, write_segment
 
@@ -199,20 +198,6 @@ def test_a_marker_for_nobody(tmp_path, capsys):
     assert "no broker runs" in capsys.readouterr().err
     assert main(["trace", "mark", "x", "--in", str(tmp_path)]) == 3
     assert "no broker traces into" in capsys.readouterr().err
-
-
-def test_what_is_known_of_a_borrowed_arrival(tmp_path, capsys):
-    """Most requests of a busy connection carry the wait of one just before them: that is told, and nothing else is."""
-    measured, borrowed = full_request(1), full_request(2)
-    borrowed = borrowed._replace(flags=borrowed.flags | record.ARRIVAL_BORROWED)
-    write_segment(tmp_path, [one._replace(rx_wait=100) for one in (measured, borrowed)])
-    assert main(["trace", "tail", "--in", str(tmp_path)]) == 0
-    first, second = capsys.readouterr().out.splitlines()
-    assert "socket 6.4," in first and "socket ~6.4," in second
-    assert "borrowed" not in first + second
-    assert main(["trace", "tail", "--in", str(tmp_path), "--json"]) == 0
-    flags = [json.loads(line)["flags"] for line in capsys.readouterr().out.splitlines()]
-    assert ["arrival-borrowed" in names for names in flags] == [False, True]
 
 
 def test_tail_names_clients_and_topics(tmp_path, capsys):
