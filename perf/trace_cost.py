@@ -55,6 +55,7 @@ class Run(NamedTuple):
 def main() -> int:
     """Measure, print, and judge if asked to."""
     arguments = _arguments()
+    machine = processes.machine()
     writer = writer_records_per_cpu_s()
     with ExitStack() as stack:
         on = stack.enter_context(targets.ours())
@@ -63,7 +64,8 @@ def main() -> int:
             keep_apart(on, off)
         pairs = measure(on, off, arguments.pairs, arguments.seconds)
     results: dict[str, Any] = {
-        "machine": processes.machine(),
+        "machine": machine,
+        "apart": arguments.apart,
         "pairs": [[*one, *other] for one, other in pairs],
         "seconds": arguments.seconds,
         "figures": figures(pairs, writer),
