@@ -224,7 +224,7 @@ def test_of_tests_that_start_a_broker_those_about_the_same_thing_come_first():
     inside = next(change for change in changes_of(path, text) if len(places_at(path, text, change.line)) == 1)
     (touched,) = places_at(path, text, inside.line)
     about, other = "tests/chaos/test_transaction_kills.py::a", "tests/integration/test_admin.py::b"
-    runs = _runs((other, True, 20.0, {touched}), (about, True, 20.0, {touched, 1, 2}))
+    runs = _runs((other, True, 40.0, {touched}), (about, True, 40.0, {touched, 1, 2}))
     words = [selection.words for selection in Nearest(ROOT, runs).selections(inside, text)]
     assert words == [(about,)], "there is no time for both"
 

@@ -160,6 +160,10 @@ def test_the_shortest_header_of_an_answer():
             decode(3, 0, short)
     with pytest.raises(ProtocolError):
         decode(3, 12, b"\0\0\0\7")
-    for key in (-1, 500, 4096):
+    for key in (-1, 256, 500, 4096):
         with pytest.raises(ValueError, match=f"there is no API with key {key}"):
             decode(key, 0, b"\0\0\0\7")
+    for key in (-1, 255, 256, 257, 32767):  # the table has 256 rows
+        frame = key.to_bytes(2, "big", signed=True) + bytes(8)
+        with pytest.raises(ProtocolError, match=f"there is no API with key {key} and version 0"):
+            _native.codec_decode_request_header(frame)
