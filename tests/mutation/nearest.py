@@ -27,7 +27,7 @@ SLOW_ROOMS = ("integration", "chaos", "cluster", "conformance")
 WORD = re.compile(r"[a-z]+")
 #: Rooms of tests that are quick, and may know a module's tables.
 QUICK_ROOMS = ("unit", "tidy")
-FIRST_S, QUICK_S, PROGRAM_S, SLOW_S, MOST_TESTS = 5.0, 30.0, 30.0, 60.0, 600
+FIRST_S, QUICK_S, PROGRAM_S, SLOW_S, MOST_TESTS = 5.0, 30.0, 30.0, 60.0, 3000
 AT_A_TIME = 3
 MOST_SLOW_FILES, FILE_S, FILE_TEST_S = 2, 30.0, 10.0
 
