@@ -54,10 +54,17 @@ class CoreView:
             self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             raise CoreError(f"process {pid} has just ended") from None
-        self._header = memoryview(os.pread(self._fd, layout.PAGE_BYTES, 0))
-        self._regions = self._read_regions()
+        try:
+            self._header = memoryview(os.pread(self._fd, layout.PAGE_BYTES, 0))
+            self._regions = self._read_regions()
+        except BaseException:
+            os.close(self._fd)
+            raise
 
     def _read_regions(self) -> dict[str, Region]:
+        # Memory has its name before it has its size, and its size before its header: at a start, and at each reset.
+        if len(self._header) < layout.PAGE_BYTES or not any(self._header[: layout.MAGIC_BYTES]):
+            raise CoreError("the core segment is just being made")
         magic, version, count = layout.HEADER.unpack_from(self._header)[:3]
         if (magic, version) != (layout.MAGIC_CORE, layout.VERSION):
             raise CoreError(f"the core segment has layout {version}; this program reads {layout.VERSION}")

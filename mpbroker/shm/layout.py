@@ -76,6 +76,7 @@ STRIDES: Final = {name: LAYOUT[name] for name in CORE_REGIONS + PAGE_REGIONS}
 HEADER: Final = struct.Struct("<QIIQQQQQIIII")
 """magic, version, regions, bytes, boot id, arena bytes, per processor, per handler, processors, handlers, entries per
 processor, reserved handlers."""
+MAGIC_BYTES: Final = 8
 REGION: Final = struct.Struct("<16sQQQ")
 PLANES: Final = struct.Struct("<IIII")
 COORDINATOR: Final = struct.Struct("<I")

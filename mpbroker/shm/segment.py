@@ -188,8 +188,14 @@ def _memfd(name: str, size: int) -> mmap.mmap:
 def _create_core(plan: MemoryPlan, boot_id: int) -> mmap.mmap:
     regions, size = layout.core_regions(plan)
     core = _memfd(CORE_MEMFD, size)
-    core[: layout.PAGE_BYTES] = layout.header_bytes(layout.MAGIC_CORE, plan, regions, size, boot_id)
+    _write_header(core, layout.header_bytes(layout.MAGIC_CORE, plan, regions, size, boot_id))
     return core
+
+
+def _write_header(memory: mmap.mmap, header: bytes) -> None:
+    """The magic number last: who sees it from outside (`status`, during a start or a reset) sees a whole header."""
+    memory[layout.MAGIC_BYTES : len(header)] = header[layout.MAGIC_BYTES :]
+    memory[: layout.MAGIC_BYTES] = header[: layout.MAGIC_BYTES]
 
 
 def _create_arena(plan: MemoryPlan) -> mmap.mmap:
@@ -236,7 +242,7 @@ def _create_page(plan: MemoryPlan, name: str, boot_id: int, data_dir: str) -> mm
         page = mmap.mmap(descriptor, size)
     finally:
         os.close(descriptor)
-    page[: layout.PAGE_BYTES] = layout.header_bytes(layout.MAGIC_PAGE, plan, regions, size, boot_id)
+    _write_header(page, layout.header_bytes(layout.MAGIC_PAGE, plan, regions, size, boot_id))
     write_page_rings(page, plan)
     path = os.fsencode(os.path.realpath(data_dir))
     if len(path) < layout.DATA_DIR_BYTES:  # a longer one must be named: looking for brokers does not find it

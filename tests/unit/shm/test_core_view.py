@@ -1,18 +1,25 @@
-"""The core segment read from outside: offsets are the compiler's; topics, sizes and held requests of a real broker."""
+"""The core segment read from outside: offsets are the compiler's; topics, sizes and held requests of a real broker;
+a segment that is just being made."""
 
+import os
 import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from mpbroker import _native
 from mpbroker.client.bootstrap import connect
 from mpbroker.client.topic_admin import create_topic
-from mpbroker.shm import core_view, memfd
+from mpbroker.shm import core_view, layout, memfd, segment
 from mpbroker.shm.core_view import CoreError, CoreView
 from mpbroker.shm.layout import SLOT_HANDLERS
+from mpbroker.shm.segment import CORE_MEMFD
 from tests.harness.broker import Broker, wait_until
 from tests.harness.raw_client import RawConnection
 from tests.harness.raw_records import batch, fetch_request, produce_request
+from tests.harness.small_core import small_plan
 
 pytestmark = pytest.mark.slow
 
@@ -78,3 +85,49 @@ def test_a_process_without_a_core():
         finally:
             process.kill()
     assert memfd.find(2**22 - 1, "x") is None
+
+
+HOLD = "import os, sys; f = os.memfd_create(sys.argv[1]); os.write(f, sys.stdin.buffer.read(int(sys.argv[2]))); \
+print(flush=True); sys.stdin.read()"
+
+
+@contextmanager
+def _holder(content: bytes) -> Iterator[int]:
+    """A process that holds a core segment of that content; its pid."""
+    command = [sys.executable, "-c", HOLD, CORE_MEMFD, str(len(content))]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdin.write(content)
+        process.stdin.flush()
+        process.stdout.readline()
+        yield process.pid
+        process.stdin.close()
+
+
+@pytest.mark.parametrize("size", [0, 8, layout.PAGE_BYTES - 1, layout.PAGE_BYTES, 3 * layout.PAGE_BYTES])
+def test_a_core_that_is_just_being_made(size):
+    """It has a name before it has a size, and a size before it has a header."""
+    before = len(os.listdir("/proc/self/fd"))
+    with _holder(bytes(size)) as pid, pytest.raises(CoreError, match="is just being made"):
+        CoreView(pid)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_the_magic_number_is_written_last():
+    """Whoever reads a header from outside while it is written sees no half of it."""
+
+    class Memory(dict):
+        def __setitem__(self, at: slice, data: bytes) -> None:
+            super().__setitem__((at.start or 0, at.stop), data)
+
+    plan, memory = small_plan(), Memory()
+    header = layout.header_bytes(layout.MAGIC_CORE, plan, layout.core_regions(plan)[0], 1, 1)
+    segment._write_header(memory, header)
+    assert list(memory) == [(layout.MAGIC_BYTES, len(header)), (0, layout.MAGIC_BYTES)]
+    assert b"".join(data for _, data in sorted(memory.items())) == header
+
+
+def test_a_core_of_another_layout():
+    header = bytearray(layout.header_bytes(layout.MAGIC_CORE, small_plan(), [], 1, 1))
+    header[layout.MAGIC_BYTES] += 1
+    with _holder(bytes(header)) as pid, pytest.raises(CoreError, match=f"has layout {layout.VERSION + 1}; this"):
+        CoreView(pid)
