@@ -93,27 +93,16 @@ class LaneDrain:
                 self.watch(records, now_ns)
             self.lane.release(records)
             moved += len(records) // RECORD_BYTES
-            self._note_written(writer)
             self._rotate_if_full(now_ns)
         self._finish_step(counters, now_ns)
         return moved
 
-    def follow(self) -> int | None:
-        """Between two steps: write what the lane holds, and look at nothing else; returns the number of records. None:
-        they stay, because they need a step: they do not fit into the present segment, or somebody watches them.
-        OSError as in `step`, which also notes the progress."""
-        counters = self.lane.counters()
-        left, writer = counters.written - counters.drained, self._writer
-        if left > 0 and (writer is None or self.watch is not None or self._room(writer) < left):
-            return None
-        while left > 0 and writer is not None:
-            records = self.lane.peek(min(CHUNK_RECORDS, left))
-            if not records:
-                return None  # counters and lane contradict each other, as in `step`
-            writer.append(records)
-            self.lane.release(records)
-            left -= len(records) // RECORD_BYTES
-        return counters.written - counters.drained
+    def tail(self) -> segment_writer.Tail:
+        """Between two steps: what the lane holds may be written there, if it fits (native/trace/trace_tail.h); the
+        next step notes the progress. Nothing may be where somebody watches."""
+        if self._writer is None or self.watch is not None:
+            return self.lane.native, None, -1, 0, 0
+        return self._writer.tail(self.lane.native, self.limits.segment_bytes)
 
     def _room(self, writer: segment_writer.SegmentWriter) -> int:
         """Records that the segment still takes."""
@@ -125,12 +114,12 @@ class LaneDrain:
         self.close()
 
     def close(self) -> None:
-        """End the present segment."""
+        """End the present segment. OSError while its counters are noted: it stays the present one."""
         if self._writer is not None:
+            if self._writer.tally.next_seq > self._progress.written:
+                self._note_written(self._writer)
             writer, self._writer = self._writer, None
             try:
-                if writer.tally.next_seq > self._progress.written:
-                    self._note_written(writer)  # it followed, and no step came after
                 manifest.append(self._directory, writer.close())
             finally:
                 writer.abandon()
@@ -164,8 +153,8 @@ class LaneDrain:
         self._rotate_if_full(now_ns)
 
     def _note_written(self, writer: segment_writer.SegmentWriter) -> None:
-        """After a piece of records, before the segment may end with it; what else the counters say follows with the
-        last one."""
+        """Before a segment ends in the middle of a step, or after records followed: what else the counters say comes
+        with the next step."""
         written = writer.tally.next_seq
         gained = written - self._progress.written
         self._note(self._progress._replace(written=written, finished=self._progress.finished + gained), writer)

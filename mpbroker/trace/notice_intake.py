@@ -6,7 +6,6 @@ turn.
 """
 
 import os
-import select
 from collections.abc import Callable
 
 from mpbroker.trace import notice, record
@@ -40,13 +39,6 @@ class NoticeIntake:
         self._add_event = add_event
         self._rest = b""
         self._open: dict[int, ConnectionOpened] = {}
-        self._poll = select.poll()
-        if fd >= 0:
-            self._poll.register(fd, select.POLLIN)
-
-    def has_some(self) -> bool:
-        """Whether something has been written since the last `take`; the end of all writers is nothing."""
-        return any(happened & select.POLLIN for _, happened in self._poll.poll(0))
 
     def take(self) -> int:
         """Reads every notice written since the last call; returns the number of lines. Never waits."""

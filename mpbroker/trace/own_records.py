@@ -70,10 +70,6 @@ class OwnRecords:
             self._gauges_due_ns = now_ns + self.gauge_ms * _NS_PER_MS
             self.sample_gauges(now_ns)
 
-    def has_notices(self) -> bool:
-        """Whether `take` would find names or connections."""
-        return self._notices.has_some()
-
     def write(self, now_ns: int) -> None:
         """Names first, so that a record's name is there when the record is; then the markers' files may go.
 

@@ -6,6 +6,7 @@ again while the lane keeps the records.
 
 import os
 from pathlib import Path
+from typing import TypeAlias
 
 from mpbroker import _native
 from mpbroker.trace import clock_sample, segment
@@ -13,42 +14,23 @@ from mpbroker.trace.record import RECORD_BYTES, TICK_SHIFT
 
 MAX_WITHOUT_REQUESTS = 1_000_000
 
+Tail: TypeAlias = tuple[_native.TraceLane, _native.TraceTally | None, int, int, int]
+"""Where `_native.trace_wait` writes a lane's records: the lane; tally and descriptor of the open segment, None and -1
+where there is none; bytes of its header, records that it takes in all."""
 
-class Tally:
-    """What the close fields say about the records seen so far."""
 
-    def __init__(self, first_seq: int) -> None:
-        self.count = 0
-        self.next_seq = first_seq
-        self.crc = 0
-        self.t0_min_ns, self.t0_max_ns, self.max_total_ticks = 0, 0, 0
-        self.api_counts = [0] * segment.API_SLOTS
-
-    def add(self, records: bytes | memoryview) -> None:
-        """Count whole records in."""
-        requests, t0_min_ns, t0_max_ns, max_total_ticks, api_counts = _native.trace_summary(records)
-        self.count += len(records) // RECORD_BYTES
-        self.next_seq += requests
-        self.crc = _native.crc32(records, self.crc)
-        if requests:
-            self.t0_min_ns = min(self.t0_min_ns or t0_min_ns, t0_min_ns)
-            self.t0_max_ns = max(self.t0_max_ns, t0_max_ns)
-            self.max_total_ticks = max(self.max_total_ticks, max_total_ticks)
-        for api_slot, number in api_counts:
-            self.api_counts[api_slot] += number
-
-    def closed(self) -> segment.Closed:
-        """The close fields, with the clocks of this moment."""
-        return segment.Closed(
-            self.count,
-            self.next_seq,
-            self.t0_min_ns,
-            self.t0_max_ns,
-            self.max_total_ticks << TICK_SHIFT,
-            self.crc,
-            clock_sample.take(),
-            tuple(self.api_counts),
-        )
+def closed(tally: _native.TraceTally) -> segment.Closed:
+    """The close fields, with the clocks of this moment."""
+    return segment.Closed(
+        tally.count,
+        tally.next_seq,
+        tally.t0_min_ns,
+        tally.t0_max_ns,
+        tally.max_total_ticks << TICK_SHIFT,
+        tally.crc,
+        clock_sample.take(),
+        tally.api_counts,
+    )
 
 
 class SegmentWriter:
@@ -58,13 +40,18 @@ class SegmentWriter:
         self.path = path
         self.opened = opened
         self.progress = progress
-        self.tally = Tally(opened.first_seq)
+        self.tally = _native.TraceTally(opened.first_seq)
         self._file = file
 
     @property
     def file_bytes(self) -> int:
         """Bytes of header and records."""
         return segment.HEADER_BYTES + self.tally.count * RECORD_BYTES
+
+    def tail(self, lane: _native.TraceLane, segment_bytes: int) -> Tail:
+        """Where records of the lane are written between two turns, until the file has so many bytes."""
+        room = max(0, segment_bytes - segment.HEADER_BYTES) // RECORD_BYTES
+        return lane, self.tally, self._file, segment.HEADER_BYTES, room
 
     def append(self, records: bytes | memoryview) -> None:
         """Write whole records; those of kind request must be the lane's next ones, in order."""
@@ -83,12 +70,12 @@ class SegmentWriter:
 
     def close(self) -> segment.SegmentInfo:
         """Sync the records, store the close fields in one write, sync again. The file never changes afterwards."""
-        closed = self.tally.closed()
+        fields = closed(self.tally)
         os.fsync(self._file)
-        _write_all(self._file, segment.pack_closed(closed), segment.CLOSE_OFFSET)
+        _write_all(self._file, segment.pack_closed(fields), segment.CLOSE_OFFSET)
         os.fsync(self._file)
         self.abandon()
-        return segment.SegmentInfo(self.path, self.opened, self.progress, closed, closed.record_count, self.file_bytes)
+        return segment.SegmentInfo(self.path, self.opened, self.progress, fields, fields.record_count, self.file_bytes)
 
     def abandon(self) -> None:
         """Give the descriptor back without close fields, as a crash would."""

@@ -4,19 +4,18 @@ Its state is its own; lanes are shared with one processor each. SIGTERM, also se
 dies, ends it after a last drain. If the supervisor is gone, it unlinks this broker's names in /dev/shm, because nobody
 else will.
 
-It sleeps between turns, and is woken when a lane of 16,384 records becomes half full. Then it only empties the lanes: a
-turn is half a millisecond of code that nobody else has in the caches.
+It sleeps between turns, and is woken when a lane of 16,384 records becomes half full. Then it only empties the lanes,
+in native code (native/trace/trace_tail.h): a turn is half a millisecond of code that nobody else has in the caches.
 """
 
 import contextlib
 import errno
 import os
-import select
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from mpbroker import __version__
+from mpbroker import __version__, _native
 from mpbroker.protocol.api_keys import API_NAMES, ApiKey
 from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import ProcessState
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
 MIN_PAUSE_MS, TURN_MS = 10, 200
 RETENTION_MS = 60_000
+SIGNALLED: Final = 1  # MPB_TRACE_SIGNALLED
 OPEN_AGAIN_MS = 2_000
 _NS_PER_MS = 1_000_000
 LAST_NAMED_API = 66  # names of the APIs a broker may serve; they and fifteen listeners fit into a segment's header
@@ -78,10 +78,6 @@ class Tracer:
         self._pause_ms = TURN_MS
         self._failing = False
         self._losses: dict[str, int] = {}
-        self._poll = select.poll()
-        for fd in (ctx.wakeup_fd, ctx.trace_bell_fd):
-            if fd >= 0:
-                self._poll.register(fd, select.POLLIN)
         self._open_due_ns = 0
         self._left: list[str] = []
         self._saving: Any | None = None
@@ -188,31 +184,15 @@ class Tracer:
         return self._pause_ms
 
     def pause(self) -> None:
-        """Sleep until the next turn is due or a signal comes; a lane that becomes half full is emptied meanwhile."""
+        """Sleep until the next turn is due or a signal comes; lanes that become half full are emptied meanwhile, after
+        the names of what they hold."""
+        ctx, follows = self._ctx, self._own is not None and self._dashcam is None
+        tails = tuple(drain.tail() for drain in self._drains if follows)
         self._row.wait = WaitName.TRACE_FLUSH
-        until_ns = time.monotonic_ns() + self._pause_ms * _NS_PER_MS
-        left_ms = self._pause_ms
-        while left_ms > 0:
-            ready = [fd for fd, _ in self._poll.poll(left_ms)]
-            if self._ctx.wakeup_fd in ready:
-                self._ctx.drain_wakeups()
-            if ready != [self._ctx.trace_bell_fd] or not self._follow():
-                break  # the time is over, or a turn is needed
-            left_ms = (until_ns - time.monotonic_ns()) // _NS_PER_MS
+        ended = _native.trace_wait(tails, ctx.wakeup_fd, ctx.trace_bell_fd, ctx.trace_notices_fd, self._pause_ms)
         self._row.wait = 0
-
-    def _follow(self) -> bool:
-        """Empty the lanes and do nothing else; false: a turn is needed first. Names go before the records that need
-        them, as in a turn."""
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._ctx.trace_bell_fd)
-        if self._own is None or self._dashcam is not None or self._own.has_notices():
-            return False
-        try:
-            found = [drain.follow() for drain in self._drains]
-        except OSError:
-            return False  # the turn tries again, and tells
-        return None not in found
+        if ended == SIGNALLED:
+            ctx.drain_wakeups()
 
     def finish(self) -> None:
         """The last drain: what lanes and notices hold now, and the last gauges; then the segments are closed."""

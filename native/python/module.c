@@ -11,11 +11,19 @@ static int module_exec(PyObject *module)
 }
 
 const mpb_binder mpb_binders[] = {
-    mpb_add_record,  mpb_add_codec,      mpb_add_log,         mpb_add_log_io,    mpb_add_produce,
-    mpb_add_scan,    mpb_add_compaction, mpb_add_trace,       mpb_add_memory,    mpb_add_process,
-    mpb_add_layout,  mpb_add_core,       mpb_add_process_row, mpb_add_processor, mpb_add_network,
-    mpb_add_handler, mpb_add_request,    mpb_add_command,     mpb_add_metadata,  mpb_add_known,
-    mpb_add_session, mpb_add_fetch,      mpb_add_cluster,     mpb_add_steady,    NULL,
+    mpb_add_record,     mpb_add_codec,
+    mpb_add_log,        mpb_add_log_io,
+    mpb_add_produce,    mpb_add_scan,
+    mpb_add_compaction, mpb_add_trace,
+    mpb_add_trace_tail, mpb_add_memory,
+    mpb_add_process,    mpb_add_layout,
+    mpb_add_core,       mpb_add_process_row,
+    mpb_add_processor,  mpb_add_network,
+    mpb_add_handler,    mpb_add_request,
+    mpb_add_command,    mpb_add_metadata,
+    mpb_add_known,      mpb_add_session,
+    mpb_add_fetch,      mpb_add_cluster,
+    mpb_add_steady,     NULL,
 };
 
 static PyModuleDef_Slot module_slots[] = {

@@ -22,6 +22,7 @@ int mpb_add_produce(PyObject *module);
 int mpb_add_scan(PyObject *module);
 int mpb_add_compaction(PyObject *module);
 int mpb_add_trace(PyObject *module);
+int mpb_add_trace_tail(PyObject *module);
 int mpb_add_memory(PyObject *module);
 int mpb_add_process(PyObject *module);
 int mpb_add_layout(PyObject *module);

@@ -251,51 +251,6 @@ static PyObject *py_trace_layout(PyObject *Py_UNUSED(module), PyObject *Py_UNUSE
     return layout;
 }
 
-/* What the close fields of a segment need, in one pass over the records. */
-#define API_SLOTS 64
-struct summary {
-    uint64_t requests, t0_min, t0_max;
-    uint32_t max_total;
-    uint32_t api[API_SLOTS];
-};
-
-static struct summary summarize(const uint8_t *records, size_t count)
-{
-    struct summary s = {.t0_min = UINT64_MAX};
-    for (size_t i = 0; i < count; i++) {
-        struct mpb_trace t;
-        memcpy(&t, records + i * MPB_TRACE_BYTES, sizeof t);
-        if (t.kind != MPB_TRACE_REQUEST)
-            continue;
-        s.requests++;
-        s.t0_min = t.t0_ns < s.t0_min ? t.t0_ns : s.t0_min;
-        s.t0_max = t.t0_ns > s.t0_max ? t.t0_ns : s.t0_max;
-        uint32_t total = t.stage[MPB_STAGE_SEND_DONE];
-        s.max_total = total != MPB_TRACE_NOT_REACHED && total > s.max_total ? total : s.max_total;
-        s.api[t.api_key >= 0 && t.api_key < API_SLOTS - 1 ? t.api_key : API_SLOTS - 1]++;
-    }
-    return s;
-}
-
-static PyObject *py_trace_summary(PyObject *Py_UNUSED(module), PyObject *arg)
-{
-    Py_buffer records;
-    if (PyObject_GetBuffer(arg, &records, PyBUF_SIMPLE) < 0)
-        return NULL;
-    struct summary s = summarize(records.buf, (size_t)records.len / MPB_TRACE_BYTES);
-    PyBuffer_Release(&records);
-    PyObject *apis = PyList_New(0);
-    for (int api = 0; apis != NULL && api < API_SLOTS; api++) {
-        PyObject *pair = s.api[api] ? Py_BuildValue("(iI)", api, s.api[api]) : NULL;
-        if (s.api[api] && (pair == NULL || PyList_Append(apis, pair) < 0))
-            Py_CLEAR(apis);
-        Py_XDECREF(pair);
-    }
-    return apis == NULL ? NULL
-                        : Py_BuildValue("(KKKIN)", (unsigned long long)s.requests, (unsigned long long)s.t0_min,
-                                        (unsigned long long)s.t0_max, s.max_total, apis);
-}
-
 /* What the dash-cam asks about requests that have just finished: how many, how many failed (each for as many as it
  * stands for), and where the first slow one is. */
 static PyObject *py_trace_scan(PyObject *Py_UNUSED(module), PyObject *args)
@@ -323,8 +278,6 @@ static PyObject *py_trace_scan(PyObject *Py_UNUSED(module), PyObject *args)
 
 static PyMethodDef functions[] = {
     {"trace_scan", py_trace_scan, METH_VARARGS, "trace_scan(records, slow_ticks) -> (requests, failed, index of slow)"},
-    {"trace_summary", py_trace_summary, METH_O,
-     "trace_summary(records) -> (requests, t0_min_ns, t0_max_ns, max_total_ticks, [(api slot, count)])"},
     {"trace_lane_format", py_lane_format, METH_VARARGS, "trace_lane_format(buffer, capacity, processor, boot_id)"},
     {"trace_layout", py_trace_layout, METH_NOARGS, "-> {field: (offset, bytes)} of the C record, for the test"},
     {NULL, NULL, 0, NULL},

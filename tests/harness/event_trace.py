@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 from typing import NamedTuple
 
+from mpbroker import _native
 from mpbroker.trace import record, segment, segment_writer
 from mpbroker.trace.clock_sample import ClockSample
 from tests.harness.event_model import CLIENT_HASHES, CONTROLLER_HASH, MOVED_TOPIC, TOPIC_HASHES, Outcome
@@ -110,11 +111,11 @@ def _write_segment(
         {"version": "model", "listeners": listeners, "apis": APIS},
     )
     data = b"".join(one.pack() for one in records)
-    tally = segment_writer.Tally(first_seq)
+    tally = _native.TraceTally(first_seq)
     tally.add(data)
     page = bytearray(segment.pack_opened(opened))
     segment.PROGRESS.pack_into(page, segment.PROGRESS_OFFSET, *progress)
-    closed = segment.pack_closed(tally.closed()._replace(clock=_clock(begin_ns + 1_000_000_000)))
+    closed = segment.pack_closed(segment_writer.closed(tally)._replace(clock=_clock(begin_ns + 1_000_000_000)))
     page[segment.CLOSE_OFFSET : segment.CLOSE_OFFSET + len(closed)] = closed
     path = directory / segment.file_name(options.broker_id, options.boot_id, ring, first_seq)
     path.write_bytes(bytes(page) + data)

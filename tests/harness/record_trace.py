@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from mpbroker import _native
 from mpbroker.trace import record, segment, segment_writer
 from mpbroker.trace.clock_sample import ClockSample
 from mpbroker.trace.record import NOT_REACHED, SATURATED, STAGES, TraceRecord
@@ -62,7 +63,7 @@ def write_segment(
     data = extra + b"".join(
         one._replace(seq_lo=(lane.first_seq + n) & 0xFFFFFFFF).pack() for n, one in enumerate(records)
     )
-    tally = segment_writer.Tally(lane.first_seq)
+    tally = _native.TraceTally(lane.first_seq)
     tally.add(data)
     page = bytearray(segment.pack_opened(opened))
     written = lane.first_seq + len(records)
@@ -78,7 +79,7 @@ def write_segment(
     )
     segment.PROGRESS.pack_into(page, segment.PROGRESS_OFFSET, *progress)
     if close:
-        closed = segment.pack_closed(tally.closed()._replace(clock=last))
+        closed = segment.pack_closed(segment_writer.closed(tally)._replace(clock=last))
         page[segment.CLOSE_OFFSET : segment.CLOSE_OFFSET + len(closed)] = closed
     path = directory / segment.file_name(*opened[:4])
     path.write_bytes(bytes(page) + data)

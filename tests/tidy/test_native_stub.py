@@ -71,6 +71,7 @@ def samples(tmp_path_factory):
         "Plan": _native.Plan(type(None), False, (), (), ()),
         "SteadyFetches": _native.SteadyFetches(log, epoll.fileno()),
         "TraceLane": _native.TraceLane(lane),
+        "TraceTally": _native.TraceTally(0),
         "KeyMap": _native.KeyMap(240, 0.9, bytes(16)),
     }
     log.close()

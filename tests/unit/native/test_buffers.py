@@ -34,7 +34,6 @@ ONE = {
     "batch_patch_header": [(5, 6), (5, 6, 7), (1 << 70, 6)],
     "records_newest": [(0, {}), (-1, {}), (1 << 20, {}), (0, None)],
     "trace_scan": [(5,), (-1,)],
-    "trace_summary": [()],
     "seal_batch": [()],
     "codec_decode_request_header": [(), (99,), (-1,)],
 }
@@ -45,7 +44,7 @@ TWO = {
     "records_find_timestamp": [(7,), (99,)],
     "records_refused": [(), (False, False, 7, -1, -1), (True, False, 7, 0, 0)],
 }
-BYTES = {"trace_scan": RECORD, "trace_summary": RECORD, "codec_decode_request_header": FRAME}
+BYTES = {"trace_scan": RECORD, "codec_decode_request_header": FRAME}
 
 
 def grows(buffer):

@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from mpbroker import _native
 from mpbroker.trace import lane, lane_drain, manifest, record, segment, segment_writer, statistics
 from mpbroker.trace.lane_drain import EVENTS_AT_ONCE, recover_directory
 from mpbroker.trace.record import TraceRecord
@@ -18,6 +19,19 @@ def both_ends():
     made = lane.create(name, processor=2, boot_id=0x1234567890, capacity_records=16)
     yield made, lane.attach(name)
     lane.unlink(name)
+
+
+def _follow(drain):
+    """What the tracer does when a lane becomes half full: the number of records moved; None when it needs a step."""
+    before, bell = drain.lane.counters().drained, os.eventfd(1, os.EFD_NONBLOCK)
+    try:
+        ended = _native.trace_wait((drain.tail(),), -1, bell, -1, 1)
+    finally:
+        os.close(bell)
+    assert ended in (0, 2)
+    moved = drain.lane.counters().drained - before
+    assert ended == 0 or moved == 0
+    return moved if ended == 0 else None
 
 
 def _finish(writer, first, count):
@@ -52,12 +66,12 @@ def test_between_two_steps_records_alone_are_written(tmp_path, both_ends):
     """The counters in the header follow with the next step, or with the end of the segment."""
     writer, reader = both_ends
     drain = drain_of(reader, tmp_path)
-    assert drain.follow() == 0, "nothing finished"
+    assert _follow(drain) == 0, "nothing finished"
     _finish(writer, 0, 3)
-    assert drain.follow() is None and drain.active == {}, "there is no segment yet"
+    assert _follow(drain) is None and drain.active == {}, "there is no segment yet"
     assert drain.step(0) == 3
     _finish(writer, 3, 14)  # round the end of the lane
-    assert drain.follow() == 14 and drain.follow() == 0
+    assert _follow(drain) == 14 and _follow(drain) == 0
     assert reader.counters().drained == 17
     (info,) = manifest.segments(tmp_path)
     assert (info.progress.written, requests_in(tmp_path)) == (3, list(range(17)))
@@ -65,7 +79,7 @@ def test_between_two_steps_records_alone_are_written(tmp_path, both_ends):
     (info,) = manifest.segments(tmp_path)
     assert (info.progress.written, info.progress.finished) == (17, 17)
     _finish(writer, 17, 2)
-    assert drain.follow() == 2
+    assert _follow(drain) == 2
     drain.close()
     (row,) = manifest.read(tmp_path)
     assert (row.finished, row.records, row.dropped) == (19, 20, 0)
@@ -78,14 +92,14 @@ def test_what_does_not_fit_or_is_watched_needs_a_step(tmp_path, both_ends):
     _finish(writer, 0, 2)
     drain.step(0)
     _finish(writer, 2, 4)
-    assert drain.follow() is None and reader.counters().drained == 2
+    assert _follow(drain) is None and reader.counters().drained == 2
     drain.step(0)  # one segment is full, the next holds one
     _finish(writer, 6, 4)
-    assert drain.follow() == 4 and len(manifest.read(tmp_path)) == 1
+    assert _follow(drain) == 4 and len(manifest.read(tmp_path)) == 1
     seen = []
     drain.watch = lambda records, now_ns: seen.append(len(records))
     _finish(writer, 10, 1)
-    assert drain.follow() is None
+    assert _follow(drain) is None
     assert drain.step(0) == 1 and seen == [128]
     assert requests_in(tmp_path) == list(range(11))
 
@@ -97,11 +111,9 @@ def test_a_tracer_that_dies_after_it_followed_is_followed(tmp_path, both_ends):
     _finish(writer, 0, 2)
     drain.step(0)
     _finish(writer, 2, 3)
-    assert drain.follow() == 3
+    assert _follow(drain) == 3
     _finish(writer, 5, 2)
-    reader.release = lambda records: None  # it is killed before that
-    assert drain.follow() == 2
-    del reader.release
+    drain._writer.append(reader.peek(2))  # it is killed before they are released
     recover_directory(tmp_path, 4)
     after = drain_of(reader, tmp_path)
     assert after.step(0) == 0
@@ -110,6 +122,28 @@ def test_a_tracer_that_dies_after_it_followed_is_followed(tmp_path, both_ends):
     after.close()
     assert requests_in(tmp_path) == list(range(8))
     assert statistics.collect(manifest.segments(tmp_path)).finished == 8
+
+
+def test_what_followed_is_noted_before_its_segment_ends(tmp_path, both_ends, monkeypatch):
+    """Else the next one would begin with numbers that are in this one already."""
+    writer, reader = both_ends
+    drain = drain_of(reader, tmp_path)
+    _finish(writer, 0, 2)
+    drain.step(0)
+    _finish(writer, 2, 3)
+    assert _follow(drain) == 3
+    with monkeypatch.context() as patch:
+        patch.setattr(segment_writer, "_write_all", full_disk)
+        with pytest.raises(OSError, match="No space"):
+            drain.close()
+    assert len(drain.active) == 1, "it goes on with it"
+    drain.close()
+    _finish(writer, 5, 2)
+    drain.step(0)
+    drain.close()
+    first, second = manifest.segments(tmp_path)
+    assert (first.progress.written, first.progress.finished, second.opened.first_seq) == (5, 5, 5)
+    assert requests_in(tmp_path) == list(range(7)) and statistics.collect([first, second]).gaps() == []
 
 
 def test_drops_are_counted_and_noticed(tmp_path, both_ends):
@@ -237,17 +271,22 @@ def test_a_tracer_that_dies_at_any_step_is_continued(tmp_path, both_ends, monkey
     def die(*_arguments):
         raise Death
 
+    def write_and_die(file, data, position, write=segment_writer._write_all):
+        write(file, data, position)
+        if position > segment.HEADER_BYTES:
+            raise Death
+
     drain = drain_of(reader, tmp_path)
     _finish(writer, 0, 20)  # 4 are dropped
     with monkeypatch.context() as patch:
         target, name = {
-            "append": (segment_writer.Tally, "add"),
+            "append": (segment_writer, "_write_all"),
             "release": (lane.Lane, "release"),
             "note": (segment_writer.SegmentWriter, "note"),
             "close": (segment, "pack_closed"),
             "manifest": (manifest, "append"),
         }[step]
-        patch.setattr(target, name, die)
+        patch.setattr(target, name, write_and_die if step == "append" else die)
         with pytest.raises(Death):
             drain.step(0)
             drain.close()

@@ -46,18 +46,6 @@ def world(tmp_path):
     os.close(one.writing)
 
 
-def test_it_says_whether_there_is_something_to_take(tmp_path):
-    world = World(tmp_path)
-    assert not world.intake.has_some()
-    os.write(world.writing, notice.encode(NoticesLost(0, 3)))
-    assert world.intake.has_some() and world.intake.has_some()
-    assert world.intake.take() == 1 and not world.intake.has_some()
-    os.close(world.writing)
-    assert not world.intake.has_some(), "nobody can write any more"
-    os.close(world.reading)
-    assert not NoticeIntake(-1, world.names, lambda processor, data: None).has_some()
-
-
 def test_a_connections_life(world):
     assert (
         world.tell(

@@ -112,7 +112,6 @@ class World:
 
 def play(directory, monkeypatch, at, how):
     """The world after its end; the trap says whether it was sprung."""
-    before = _descriptors()
     with monkeypatch.context() as patch:
         patch.setattr(tracer, "OPEN_AGAIN_MS", 0)
         trap = Trap(patch)
@@ -123,14 +122,19 @@ def play(directory, monkeypatch, at, how):
         finally:
             world.close()
     gc.collect()  # what closes itself is closed
-    for left in _descriptors() - before:  # of tracers that were killed
-        with suppress(OSError):
-            os.close(left)
+    for left in _open_below(world.traces):  # of tracers that were killed
+        os.close(left)
     return world
 
 
-def _descriptors():
-    return {int(name) for name in os.listdir("/proc/self/fd")}
+def _open_below(directory):
+    """Descriptors of files there. No other: what closes itself later would close a number that is somebody else's."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # that of the listing
+            if os.readlink(f"/proc/self/fd/{name}").startswith(f"{directory}/"):
+                found.append(int(name))
+    return found
 
 
 def check(world):

@@ -1,6 +1,5 @@
 """Single steps of the tracer: how long it pauses, when it begins to write, what it closes at the end."""
 
-import os
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +14,7 @@ from mpbroker.trace.tracer import (
 )
 
 NS_PER_MS = 1_000_000
-WAKEUP, BELL = 1000, -2
+WAKEUP, BELL, NOTICES = 1000, 1001, 1002
 
 
 class World:
@@ -31,7 +30,7 @@ class World:
         made._ctx = SimpleNamespace(
             log=SimpleNamespace(error=told, warning=told), lanes=("lane",), drain_wakeups=lambda: note("drained"),
             supervisor_gone=lambda: self.gone, may_trace=lambda: self.may_trace, wakeup_fd=WAKEUP,
-            trace_bell_fd=os.eventfd(0, os.EFD_NONBLOCK),
+            trace_bell_fd=BELL, trace_notices_fd=NOTICES,
         )  # fmt: skip
         made._row = SimpleNamespace(beat=lambda: note("beat"), wait=None)
         made._directory = "/t"
@@ -39,9 +38,9 @@ class World:
         made._own = SimpleNamespace(
             due_ms=lambda now_ns: self.due_ms, close=lambda: note("own closed"),
             sample_gauges=lambda now_ns: note("gauges"), take=lambda now_ns: note("take"),
-            write=lambda now_ns: note("write"), has_notices=lambda: self.notices,
+            write=lambda now_ns: note("write"),
         )  # fmt: skip
-        made._pause_ms, self.notices = TURN_MS, False
+        made._pause_ms = TURN_MS
 
     def steps(self, *results):
         """The turn's works do nothing but be noted."""
@@ -90,7 +89,7 @@ def test_between_two_tries_to_begin_nothing_is_said(world, has_own, lanes, says)
 
 def _drain(count):
     """One that moves so many records."""
-    return SimpleNamespace(step=lambda now_ns: count, follow=lambda: count)
+    return SimpleNamespace(step=lambda now_ns: count)
 
 
 @pytest.mark.parametrize(
@@ -114,58 +113,36 @@ def test_what_is_due_shortens_the_next_pause(world, due_ms, busy, pause_ms):
     assert world.made.pause_ms == pause_ms
 
 
-def _paused(world, *happens, drains=()):
-    """A pause in which each sleep takes 60 ms and ends with this; how long it would have slept each time."""
-    made, slept, rest = world.made, [], iter(happens)
-    made._drains = list(drains)
+def _paused(world, monkeypatch, ended=0):
+    """A pause that ends so; the arguments it waited with."""
+    waited = []
 
-    def poll(ms):
-        slept.append((ms, made._row.wait))
-        world.now_ns += 60 * NS_PER_MS
-        return [(fd, 1) for fd in next(rest)]
+    def wait(*words):
+        waited.append((*words, world.made._row.wait))
+        return ended
 
-    made._poll = SimpleNamespace(poll=poll)
-    made.pause()
-    assert made._row.wait == 0 and {wait for _, wait in slept} == {WaitName.TRACE_FLUSH}
-    return [ms for ms, _ in slept]
-
-
-@pytest.mark.parametrize(("happens", "drained"), [((), []), ((WAKEUP,), ["drained"]), ((BELL, WAKEUP), ["drained"])])
-def test_a_pause_ends_with_its_time_and_with_a_signal(world, happens, drained):
-    happened = [world.made._ctx.trace_bell_fd if fd == BELL else fd for fd in happens]
-    assert _paused(world, happened) == [TURN_MS] and world.done == drained
+    monkeypatch.setattr(module._native, "trace_wait", wait)
+    world.made.pause()
+    assert world.made._row.wait == 0
+    (words,) = waited
+    assert words[-1] is WaitName.TRACE_FLUSH
+    return words[:-1]
 
 
-def test_lanes_are_emptied_between_two_turns(world):
-    counts = []
-    one, bell = _drain(0), world.made._ctx.trace_bell_fd
-    one.follow = lambda: counts.append(1) or 5
-    os.eventfd_write(bell, 3)
-    assert _paused(world, [bell], [bell], [bell], [bell], drains=[one]) == [200, 140, 80, 20], "until its time is over"
-    assert len(counts) == 4
-    with pytest.raises(BlockingIOError):
-        os.eventfd_read(bell)
+@pytest.mark.parametrize(("ended", "done"), [(0, []), (module.SIGNALLED, ["drained"]), (2, [])])
+def test_a_pause_ends_with_its_time_with_a_signal_or_when_a_turn_is_needed(world, monkeypatch, ended, done):
+    world.made._drains = [SimpleNamespace(tail=lambda: "one"), SimpleNamespace(tail=lambda: "two")]
+    assert _paused(world, monkeypatch, ended) == (("one", "two"), WAKEUP, BELL, NOTICES, TURN_MS)
+    assert world.done == done
 
 
-def test_what_needs_a_turn_ends_the_pause(world):
-    emptied, bell = [], world.made._ctx.trace_bell_fd
-    full, stuck = _drain(30), _drain(None)
-    full.follow = lambda: emptied.append(1) or 30
-    assert _paused(world, [bell], drains=[stuck, full]) == [200] and len(emptied) == 1, "the other one was emptied"
-    world.notices = True
-    assert _paused(world, [bell], drains=[full]) == [200] and len(emptied) == 1, "names come before their records"
-    world.notices = False
-    world.made._dashcam = object()
-    assert _paused(world, [bell], drains=[full]) == [200] and len(emptied) == 1
-    world.made._dashcam, world.made._own = None, None
-    assert _paused(world, [bell], drains=[full]) == [200] and len(emptied) == 1
-
-
-def test_a_disk_that_is_full_needs_a_turn(world):
-    def fail():
-        raise OSError("no space")
-
-    assert _paused(world, [world.made._ctx.trace_bell_fd], drains=[SimpleNamespace(follow=fail)]) == [200]
+def test_lanes_are_followed_only_where_that_is_all_there_is_to_do(world, monkeypatch):
+    made = world.made
+    made._drains = [SimpleNamespace(tail=lambda: "one")]
+    made._pause_ms, made._dashcam = 30, object()
+    assert _paused(world, monkeypatch) == ((), WAKEUP, BELL, NOTICES, 30), "a dash-cam looks at every record"
+    made._dashcam, made._own = None, None
+    assert _paused(world, monkeypatch)[0] == (), "names are not written yet"
 
 
 def test_it_begins_when_there_is_room_and_tries_again_after_a_while(world):
