@@ -212,7 +212,7 @@ class Fetcher:
             endpoint = None if broker is None else broker.on(self._ctx.config.end_points.inter_broker)
             address = None if endpoint is None else (endpoint.host, endpoint.port)
             epoch = NOBODY if broker is None else broker.epoch
-            if address != link.address:
+            if address != link.address and link.address is not None:
                 self._lose(link, "it moved")
             elif NOBODY not in (epoch, link.epoch) and epoch != link.epoch:
                 self._lose(link, "it came back")  # nobody answers what its last life was asked

@@ -72,10 +72,9 @@ struct mpb_lane_span {
 struct mpb_lane_span mpb_lane_peek(const struct mpb_lane *lane, uint64_t max);
 void mpb_lane_release(struct mpb_lane *lane, uint64_t count);
 /* A new tracer continues where its predecessor's file ends. Ignored unless drained <= position <= written. */
+bool mpb_lane_seek(struct mpb_lane *lane, uint64_t position);
 /* Whether a finished request took so long: rx_wait and t0 to send_done, without a Fetch's purgatory. */
 bool mpb_trace_is_slow(const struct mpb_trace *t, uint32_t slow_ticks);
-
-bool mpb_lane_seek(struct mpb_lane *lane, uint64_t position);
 
 struct mpb_lane_counters {
     uint64_t finished, written, dropped, sampled_out, drained;

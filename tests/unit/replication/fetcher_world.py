@@ -99,7 +99,7 @@ class FetcherWorld(InProcessBroker):
         self.made._scan(self.clock.monotonic_ms())
 
     def connect(self) -> None:
-        """Begins: an address that was not known before is used after the first pause."""
+        """Begins, once a pause is over."""
         self.scan()
         self.clock.advance(FIRST_PAUSE_MS)
         self.made.ring()  # so that nobody sleeps

@@ -157,6 +157,9 @@ def test_two_leaders_have_a_link_each(world):
     }
     assert [link.leader for link in links.values()] == list(links)
     assert links[7].address is None and not world.made._connect(links[7])
+    world.live(broker=7)
+    world.scan()
+    assert world.made._connect(links[7]), "nothing was lost where nothing was: no pause before the first request"
 
 
 @pytest.mark.parametrize(
@@ -290,7 +293,10 @@ def test_a_signal_wakes_it(world):
 
 def test_it_sleeps_until_a_link_is_due(world):
     world.scan()
-    link, now_ms = world.made._links[LEADER], world.clock.monotonic_ms()
+    link = world.made._links[LEADER]
+    assert world.made._wait_s() == 0, "nothing was lost: it is asked at once"
+    link.lose()
+    now_ms = world.clock.monotonic_ms()
     assert world.made._wait_s() == FIRST_PAUSE_MS / 1000
     world.clock.advance(FIRST_PAUSE_MS)
     assert world.made._wait_s() == 0

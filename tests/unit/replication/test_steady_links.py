@@ -1,6 +1,7 @@
 """Fetches that are served natively: byte by byte what a link asks that is not, whatever the leader answers, and they
 are given back whenever something is not ordinary."""
 
+import fcntl
 import random
 import select
 import time
@@ -28,6 +29,9 @@ from tests.unit.replication.scripted_leader import (
     batch_at,
     receive_frame,
 )
+
+SIOCOUTQ, SIOCOUTQNSD = 0x5411, 0x894B
+REFUSALS = 15
 
 
 @pytest.fixture
@@ -282,16 +286,22 @@ def test_a_socket_that_takes_no_more(native):
 
 
 def fill(near):
-    """How many bytes it took until it takes not even one more, also once the kernel has moved on what it holds."""
+    """How many bytes it took until it takes not even one more, also once the kernel has moved on what it holds: what
+    was sent has arrived, and for longer than TCP waits with a small segment nothing else is sent."""
     filled, refused = 0, 0
-    while refused < 5:
+    while refused < REFUSALS:
         try:
             filled += near.send(bytes(1 << 16 if not refused else 1))
             refused = 0
         except BlockingIOError:
-            refused += 1
+            refused += _held(near, SIOCOUTQ) == _held(near, SIOCOUTQNSD)
             time.sleep(0.02)
     return filled
+
+
+def _held(near, what):
+    """Bytes that the kernel has not seen acknowledged, or has not sent."""
+    return int.from_bytes(fcntl.ioctl(near, what, bytes(4)), "little")
 
 
 def test_what_is_not_lent(native, monkeypatch):
