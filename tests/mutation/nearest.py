@@ -147,6 +147,14 @@ class Nearest:
         return (self._tree / test.partition("::")[0]).exists()
 
 
+def near_to(path: str, places: frozenset[int], runs: Iterable[Run], budget_s: float) -> list[str]:
+    """Ids of recorded tests that touched one of these places, as many as the time allows, files together."""
+    about = words_of(path)
+    touching = [run for run in runs if run.touched & places]
+    touching.sort(key=lambda run: (-_shared(about, run.test), len(run.touched), run.call_s))
+    return list(_selection(_within(_in_turns(touching), budget_s, MOST_TESTS)).words) if touching else []
+
+
 def words_of(path: str) -> set[str]:
     """What a path is about: its longer words, without the plural."""
     return {word.rstrip("s") for word in WORD.findall(path) if len(word) > 4} - {"mpbroker", "native", "integration"}
