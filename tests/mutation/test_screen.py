@@ -1,6 +1,7 @@
 """The sieve: a change in functions that run already, tests in children that leave nothing, who counts as noticed."""
 
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -145,6 +146,13 @@ def test_a_module_from_end_to_end(tmp_path):
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=300, cwd=Path(__file__).parents[2], env=environment
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert " noticed, 0 survived" in done.stdout and "== mpbroker/purgatory/timing_wheel.py: 0 " not in done.stdout
+    told = re.search(
+        r"^== mpbroker/purgatory/timing_wheel.py: (\d+) noticed, (\d+) survived, 0 outside", done.stdout, re.MULTILINE
+    )
+    assert told, done.stdout + done.stderr
+    noticed, survived = map(int, told.groups())
+    assert noticed >= 3, "by the tests that are named after it; more only where it was recorded which touch it"
+    assert (
+        done.returncode == (survived > 0) and done.stdout.count("mpbroker/purgatory/timing_wheel.py:") == 1 + survived
+    )
     assert list(tmp_path.iterdir()) == []
