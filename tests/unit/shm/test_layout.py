@@ -1,10 +1,13 @@
 """The Python picture of shared memory is the compiler's, number by number; plans fit what the core attaches to."""
 
+import re
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from mpbroker import _native
+from mpbroker.channel.processor_port import INLINE_PAYLOAD_BYTES
 from mpbroker.shm import layout
 from mpbroker.shm.layout import MemoryPlan
 from tests.harness.small_core import small_core, small_plan
@@ -23,6 +26,11 @@ def test_the_core_has_a_row_size_for_every_region():
 def test_every_name_of_an_enumeration_is_the_headers(prefix, names):
     there = {name for name in _native.LAYOUT if name.startswith(prefix) and not name.startswith("partition_copy")}
     assert there == {f"{prefix}{one.name.lower()}" for one in names}
+
+
+def test_a_frame_that_lies_in_its_entry_is_as_long_as_the_header_has_it():
+    header = (Path(__file__).parents[3] / "native" / "shm" / "layout.h").read_text()
+    assert int(re.search(r"#define MPB_INLINE_PAYLOAD (\d+)", header)[1]) == INLINE_PAYLOAD_BYTES
 
 
 def test_process_slots_of_the_roles_do_not_overlap():
