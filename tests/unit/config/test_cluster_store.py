@@ -31,3 +31,22 @@ ETCD = ["etcd://", "etcd:h:1", "etcd://h", "etcd://h:0", "etcd://h:65536", "etcd
 def test_anything_else_is_refused_by_name(text):
     with pytest.raises(ConfigError, match=r"mpbroker\.cluster\.store=.*sqlite:/path"):
         load_broker_config(overrides=[f"mpbroker.cluster.store={text}"], environ={}, cores=2)
+
+
+@pytest.mark.parametrize(("members", "allowed"), [(1, True), (16, True), (17, False)])
+def test_there_are_at_most_sixteen_members(members, allowed):
+    text = "etcd://" + ",".join(f"h{number}:{number + 1}" for number in range(members))
+    if allowed:
+        assert parse_cluster_store(text).etcd == tuple((f"h{number}", number + 1) for number in range(members))
+        return
+    with pytest.raises(ConfigError):
+        parse_cluster_store(text)
+
+
+@pytest.mark.parametrize(("port", "allowed"), [(0, False), (1, True), (65535, True), (65536, False)])
+def test_a_port_is_one(port, allowed):
+    if allowed:
+        assert parse_cluster_store(f"etcd://h:{port}").etcd == (("h", port),)
+        return
+    with pytest.raises(ConfigError):
+        parse_cluster_store(f"etcd://h:{port}")

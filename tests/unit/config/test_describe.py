@@ -38,6 +38,7 @@ def test_topic_override_stands_before_the_brokers_values(configure):
     assert shown(one(entries, "retention.ms")) == ("300000", 5, [])
     assert shown(one(entries, "flush.ms")) == ("5000", 5, [])
     assert len(entries) == 36
+    assert not any(entry.read_only or entry.sensitive for entry in entries)
 
 
 def test_static_text_is_shown_as_written_and_the_value_in_kafkas_spelling(configure):

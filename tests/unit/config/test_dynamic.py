@@ -2,16 +2,17 @@
 
 import pytest
 
-from mpbroker.config.broker_changes import UnknownOperation, changed_broker_configs, refusal
+from mpbroker.config.broker_changes import UnknownList, UnknownOperation, changed_broker_configs, refusal
 from mpbroker.config.broker_config import ConfigSource
 from mpbroker.config.describe import describe_broker, describe_cluster_default, describe_topic
 from mpbroker.config.dynamic import DynamicSettings
 from mpbroker.config.load_config import build_broker_config
 from mpbroker.config.sources import Given
+from mpbroker.config.topic_changes import NotAList
 from mpbroker.config.topic_config import effective
 from mpbroker.metadata.commands import ConfigChange
 
-SEGMENT = "log.segment.bytes"
+SEGMENT, RATE = "log.segment.bytes", "leader.replication.throttled.rate"
 
 
 def config_with(static: dict[str, str], cluster: dict[str, str] | None = None, broker: dict[str, str] | None = None):
@@ -41,9 +42,26 @@ def test_what_nobody_knows_is_kept_and_never_shown():
     (row,) = describe_broker(config, ["my.password"])
     assert (row.value, row.sensitive, row.read_only, row.kind) == (None, True, True, 0)
     assert [(synonym.value, synonym.source) for synonym in row.synonyms] == [(None, 2), (None, 3)]
+    assert not row.is_default
     (row,) = describe_cluster_default(config)
     assert (row.name, row.value, row.source) == ("my.password", None, 3)
+    assert [tuple(synonym) for synonym in row.synonyms] == [("my.password", None, 3)]
     assert "secret" not in str(describe_broker(config))
+    (row,) = describe_broker(config_with({}, {}, {"my.password": "secret"}), ["my.password"])
+    assert (row.source, [tuple(synonym) for synonym in row.synonyms]) == (2, [("my.password", None, 2)])
+
+
+def test_what_was_set_for_all_brokers_is_shown_as_written_and_in_kafkas_spelling():
+    config = config_with({}, {SEGMENT: " 2000 ", "min.insync.replicas": "2"}, {SEGMENT: "50"})
+    shown = {
+        row.name: (row.value, row.source, list(map(tuple, row.synonyms))) for row in describe_cluster_default(config)
+    }
+    assert shown == {
+        SEGMENT: ("2000", 3, [(SEGMENT, " 2000 ", 3)]),
+        "min.insync.replicas": ("2", 3, [("min.insync.replicas", "2", 3)]),
+    }
+    assert [row.name for row in describe_cluster_default(config, [SEGMENT, "nosuch"])] == [SEGMENT]
+    assert len(describe_cluster_default(config, [])) == 2
 
 
 def changed(*changes: tuple[str, int, str | None]) -> dict[str, str]:
@@ -55,6 +73,12 @@ def test_changes():
     assert changed(("log.cleanup.policy", 2, "compact"))["log.cleanup.policy"] == "delete,compact"
     with pytest.raises(UnknownOperation, match="Unknown operations type 7"):
         changed((SEGMENT, 7, "1"))
+    with pytest.raises(UnknownList, match=r"^no\.such$"):
+        changed(("no.such", 2, "1"))
+    for operation, verb in ((2, "append"), (3, "subtract")):
+        with pytest.raises(NotAList, match=f"^Config value {verb} is not allowed for config key: {SEGMENT}$"):
+            changed((SEGMENT, operation, "1"))
+    assert changed(("log.cleanup.policy", 3, "delete"))["log.cleanup.policy"] == ""
 
 
 @pytest.mark.parametrize(
@@ -74,6 +98,41 @@ def test_threads_at_least_half_at_most_double(name, counts, refused):
                 assert (sentence is not None) == expected, (before, after, sentence)
 
 
+OWN_THREADS = "listener.name.plaintext.num.network.threads"
+POOL = "Dynamic thread count update validation failed for {}={}, value should {} the current value 4"
+CLEANERS = "Log cleaner threads {}"
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "sentence"),
+    [
+        ("num.network.threads", 1, POOL.format("num.network.threads", 1, "be at least half")),
+        ("num.network.threads", 9, POOL.format("num.network.threads", 9, "not be greater than double")),
+        (OWN_THREADS, 1, POOL.format(OWN_THREADS, 1, "be at least half")),
+        (OWN_THREADS, 9, POOL.format(OWN_THREADS, 9, "not be greater than double")),
+        ("num.io.threads", 9, POOL.format("num.io.threads", 9, "not be greater than double")),
+        ("background.threads", 1, POOL.format("background.threads", 1, "be at least half")),
+        ("num.replica.fetchers", 9, POOL.format("num.replica.fetchers", 9, "not be greater than double")),
+        (
+            "num.recovery.threads.per.data.dir",
+            1,
+            POOL.format("num.recovery.threads.per.data.dir", 1, "be at least half"),
+        ),
+        ("log.cleaner.threads", 0, CLEANERS.format("should be at least 1")),
+        ("log.cleaner.threads", 1, CLEANERS.format("cannot be reduced to less than half the current value 4")),
+        ("log.cleaner.threads", 9, CLEANERS.format("cannot be increased to more than double the current value 4")),
+    ],
+)
+def test_the_pool_that_is_out_of_step_is_named_as_it_was_given(name, count, sentence):
+    assert refusal(config_with({name: "4"}), DynamicSettings({}, {name: str(count)}), True) == sentence
+
+
+def test_no_cleaner_at_all_may_become_one():
+    present = config_with({"log.cleaner.threads": "0"})
+    told = [refusal(present, DynamicSettings({}, {"log.cleaner.threads": str(count)}), True) for count in (0, 1, 2)]
+    assert told == [None, None, CLEANERS.format("cannot be increased to more than double the current value 0")]
+
+
 def test_refusals_in_kafkas_order():
     present = config_with({})
     for layer, start in (
@@ -86,9 +145,11 @@ def test_refusals_in_kafkas_order():
         ({"ssl.keystore.password": "x"}, "Cannot update these configs dynamically: Set(ssl.keystore.password)"),
         ({"authorizer.class.name": "x"}, "Cannot update these configs dynamically: "),
         ({"log.retention.ms": "0"}, "log.retention.ms=0: "),
+        ({RATE: "-1"}, f"Invalid value -1 for configuration {RATE}: Value must be at least 0"),
+        ({RATE: "x"}, f"Invalid value x for configuration {RATE}: Not a number of type LONG"),
     ):
         assert (refusal(present, DynamicSettings(layer), False) or "").startswith(start)
-    assert refusal(present, DynamicSettings({SEGMENT: "14", "no.such": "1"}), False) is None
+    assert refusal(present, DynamicSettings({SEGMENT: "14", "no.such": "x", RATE: "0"}), False) is None
 
 
 def test_a_listener_that_is_not_there_may_have_settings_and_one_that_is_must_have_sound_ones():

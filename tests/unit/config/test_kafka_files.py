@@ -170,6 +170,18 @@ def test_an_authorizer_stops_the_start(start):
         start(ZOOKEEPER | {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"})
 
 
-@pytest.mark.parametrize("name", ["listener.name.sasl_ssl.ssl.keystore.location", "listener.name.a.b.sasl.jaas.config"])
-def test_tls_and_sasl_of_one_listener_are_ignored(name):
-    assert "is not supported yet" in why_ignored(name)
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("listener.name.sasl_ssl.ssl.keystore.location", IGNORED["ssl."]),
+        ("listener.name.a.b.sasl.jaas.config", IGNORED["sasl."]),
+        ("listener.name.ssl.max.connections", IGNORED["ssl."]),
+        ("listener.name.a.max.connections", ""),
+        ("ssl.keystore.location", IGNORED["ssl."]),
+        ("sslx", ""),
+        ("metric.reporters", IGNORED["metric.reporters"]),
+        ("metric.reporters.more", ""),
+    ],
+)
+def test_what_goes_with_tls_and_sasl_is_ignored_for_one_listener_too(name, why):
+    assert why_ignored(name) == why
