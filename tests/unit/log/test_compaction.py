@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from mpbroker._native import COMPACT_END, COMPACT_FULL
 from mpbroker.log import compaction
 from mpbroker.log.compaction import Compaction, LogChanged, NotCompacted, Segment
 from mpbroker.log.log_cleaner import Pace
@@ -219,3 +220,32 @@ def test_segments_below_the_log_start_and_the_active_one_are_left_alone(monkeypa
     made = of_parts([])
     found = Compaction._segments(made, log_start, 60)
     assert found == [Segment(base, base + 20, base) for base in bases]
+
+
+class Map:
+    """Takes as much of a piece as fits into `out`, whole batches of ten bytes; `most`: calls that are not too many."""
+
+    def __init__(self, most):
+        self.sizes, self.most = [], most
+
+    def apply(self, view, out, *_):
+        self.sizes.append(len(out))
+        assert len(self.sizes) <= self.most
+        taken = min(len(out), len(view)) // 10 * 10
+        out[:taken] = view[:taken]
+        return (COMPACT_END if taken == len(view) else COMPACT_FULL), taken, taken
+
+
+@pytest.mark.parametrize(
+    ("out_bytes", "sizes"),
+    [(3, [3, 6, 12, 12, 12]), (9, [9, 18, 18, 18]), (10, [10, 10, 10]), (29, [29, 29]), (30, [30])],
+)
+def test_what_holds_not_one_batch_is_doubled_until_it_does(out_bytes, sizes):
+    made = Compaction.__new__(Compaction)
+    made._limits = SimpleNamespace(now_ms=5, delete_retention_ms=6)
+    made._map, made._out = Map(len(sizes)), bytearray(out_bytes)
+    piece = bytes(range(30))
+    made._pieces = lambda segment: [(memoryview(piece), 0)]
+    found = list(made._left_of(Segment(0, 3, 30), b""))
+    assert b"".join(whole for whole, _ in found) == b"".join(left for _, left in found) == piece
+    assert made._map.sizes == sizes

@@ -8,7 +8,8 @@ import pytest
 
 from mpbroker.log.log_recovery import LogRecovery
 from mpbroker.log.producer_snapshot import ProducerEntry, read_snapshot, snapshot_path, write_snapshot
-from mpbroker.record.batch_builder import encode_batch
+from mpbroker.log.txn_index_file import AbortedTxn, read_aborted, write_aborted
+from mpbroker.record.batch_builder import control_batch, encode_batch
 
 INTERVAL_BYTES = 4096
 
@@ -221,3 +222,29 @@ def test_snapshot_survives_its_own_format(tmp_path):
     entries = [ProducerEntry(1, 2, 2**31 - 1, 99, 3, 5), ProducerEntry(2**40, 0, 0, 0, 0, -1)]
     write_snapshot(str(tmp_path), 100, entries)
     assert read_snapshot(snapshot_path(str(tmp_path), 100)) == entries
+
+
+def aborted_segment(directory, base: int) -> AbortedTxn:
+    """A segment of two offsets: a record of a transaction, and the marker that aborts it; its .txnindex beside it."""
+    marker = control_batch(False, 7, 0, 0, 1_000_000)
+    record = stored_batch(base, 1, 50, producer_id=7, producer_epoch=0, base_sequence=base, transactional=True)
+    write_log(directory, base, [record, struct.pack(">q", base + 1) + marker[8:12] + bytes(4) + marker[16:]])
+    entry = AbortedTxn(7, base, base + 1, base + 2)
+    write_aborted(os.path.join(directory, f"{base:020d}.txnindex"), [entry])
+    return entry
+
+
+@pytest.mark.parametrize("spoilt", [None, 0, 2, 4, 6])
+def test_each_txnindex_of_a_clean_stop_is_believed_if_its_markers_lie_in_its_own_segment(tmp_path, spoilt):
+    entries = {base: aborted_segment(tmp_path, base) for base in (0, 2, 4, 6)}
+    recover(tmp_path)
+    if spoilt is not None:
+        path = tmp_path / f"{spoilt:020d}.txnindex"
+        write_aborted(str(path), [])
+        write_aborted(str(path), [entries[spoilt]._replace(last_offset=spoilt + 2)])
+    found = recover(tmp_path, clean=True)
+    assert found.aborted_end == 8 and found.txn_index_bytes == 34
+    told = [f"{tmp_path.name}/{spoilt:020d}.txnindex"] if spoilt in (0, 2, 4) else []  # the active one is read anyway
+    assert [one for one in found.unsound if one.endswith(".txnindex")] == told
+    for base, entry in entries.items():
+        assert read_aborted(str(tmp_path / f"{base:020d}.txnindex")) == [entry]
