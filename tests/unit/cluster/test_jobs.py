@@ -1,5 +1,6 @@
 """Answers of the store that belong to no transaction of now."""
 
+from collections import deque
 from types import SimpleNamespace
 
 import pytest
@@ -15,3 +16,13 @@ def test_what_comes_of_a_transaction_that_is_not_under_way_says_nothing(under_wa
     assert jobs.read("tag", {}) == []
     for outcome in (Unknown("tag"), Committed(5)):
         assert jobs.outcome("tag", outcome) == []
+
+
+@pytest.mark.parametrize(
+    ("under_way", "waiting", "idle"),
+    [(None, [], True), ("an election's", [], False), (None, ["a job"], False), ("a job's", ["a job"], False)],
+)
+def test_idle_is_who_has_neither_a_transaction_nor_a_job(under_way, waiting, idle):
+    jobs = object.__new__(Jobs)
+    jobs._txn, jobs._waiting = under_way, [deque(), deque(waiting), deque()]
+    assert (jobs.idle, jobs.queue_size) == (idle, len(waiting))

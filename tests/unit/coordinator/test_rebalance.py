@@ -43,3 +43,24 @@ def test_who_is_left_out_gets_an_empty_part(world):
     assert [member.assignment for member in world.group.members.values()] == [b"one", b"two", b""]
     assert world.answered == [(name, synced(world.group, world.group.members[name])) for name in "abc"]
     assert world.touched == [("a", NOW), ("c", NOW)] and set(world.group.members) == set("abc")
+
+
+@pytest.mark.parametrize(
+    ("leader", "came", "elects", "leads"),
+    [
+        ("a", "abc", True, "a"),
+        ("b", "abc", True, "b"),
+        ("a", "bc", True, "b"),
+        ("b", "c", True, "c"),
+        ("a", "", False, "a"),
+        ("gone", "bc", True, "b"),
+        (None, "c", True, "c"),
+    ],
+)
+def test_who_leads_is_one_who_came(world, leader, came, elects, leads):
+    """A static member that did not come stays a member, and leads no more."""
+    group = world.group
+    group.leader = leader
+    for name, member in group.members.items():
+        member.join = Parked(1, 5, 0) if name in came else None
+    assert (rebalance._elect(group), group.leader) == (elects, leads)

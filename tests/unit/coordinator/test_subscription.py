@@ -18,6 +18,10 @@ def test_topics_of_all_members_together():
     assert found == {"a", "b", ""}
 
 
+def test_topics_may_be_as_many_as_there_is_room_for_their_lengths():
+    assert subscribed_topics([metadata(*[b""] * 100, rest=b"")]) == {""}
+
+
 @pytest.mark.parametrize(
     "unreadable",
     [

@@ -139,3 +139,56 @@ def test_an_operation_that_failed_is_over(monkeypatch):
     assert operation.completed and told == ["broken"]
     purgatory._expire(operation)
     assert told == ["broken"] and (operation.done, operation.expired) == (0, 0)
+
+
+def test_it_is_finished_once():
+    operation = Counting(100, [1], ready=True)
+    assert (operation.completed, operation.force_complete(), operation.completed) == (False, True, True)
+    assert (operation.force_complete(), operation.done) == (False, 1)
+
+
+def test_who_does_not_say_what_a_failure_means_hears_of_it():
+    with pytest.raises(RuntimeError, match="broken"):
+        Counting(100, []).on_failure(RuntimeError("broken"))
+
+
+def test_keys_that_are_known_modulo_a_number():
+    purgatory = DelayedOperationPurgatory(0)
+    operations = [Counting(100, [key]) for key in (3, 13, 25, 1)]
+    for operation in operations:
+        purgatory.try_complete_else_watch(operation)
+        operation.ready = True
+    assert purgatory.check_hashed([3], 10) == 2
+    assert [operation.done for operation in operations] == [1, 1, 0, 0]
+    assert (purgatory.check_hashed([3], 10), purgatory.check_hashed([5, 1], 10), len(purgatory)) == (0, 2, 0)
+
+
+class Chained(Counting):
+    """Finishes another one as it is finished."""
+
+    __slots__ = ("other",)
+
+    def on_complete(self):
+        super().on_complete()
+        self.other.force_complete()
+
+
+def test_one_that_another_one_finished_meanwhile_is_not_counted():
+    purgatory, first, second = DelayedOperationPurgatory(0), Chained(100, [1]), Counting(100, [1])
+    first.other = second
+    for operation in (first, second):
+        purgatory.try_complete_else_watch(operation)
+        operation.ready = True
+    assert (purgatory.check([1]), first.done, second.done) == (1, 1, 1)
+
+
+def test_nothing_is_kept_of_a_key_that_nobody_watches_any_more():
+    purgatory = DelayedOperationPurgatory(0)
+    first, second = Counting(100, [1, 2]), Counting(100, [2])
+    for operation in (first, second):
+        assert not purgatory.has_deadlines or operation is second
+        purgatory.try_complete_else_watch(operation)
+    first.ready = True
+    assert (purgatory.check([1]), list(purgatory._watchers), purgatory.has_deadlines) == (1, [2], True)
+    second.ready = True
+    assert (purgatory.check([2]), list(purgatory._watchers), purgatory.has_deadlines) == (1, [], False)

@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 from mpbroker.purgatory.timing_wheel import TimingWheel
 
 
@@ -58,3 +60,37 @@ def test_who_waits_for_one_deadline_is_woken_once_per_level():
             wheel.advance(max(wheel.next_due_ms(), wheel.now_ms))
             woken += 1
         assert woken <= wheel.LEVELS and wheel.now_ms == 1000 + delay_ms, (delay_ms, woken)
+
+
+@pytest.mark.parametrize(
+    ("delay_ms", "due_ms"),
+    [
+        (0, 168_425),
+        (19, 168_444),
+        (20, 168_440),
+        (399, 168_820),
+        (400, 168_800),
+        (7999, 176_400),
+        (8000, 176_000),
+        (159_999, 328_000),
+        (160_000, 320_000),
+        (3_199_999, 3_360_000),
+        (3_200_000, 3_200_000),
+        (100_000_000, 99_200_000),
+    ],
+)
+def test_the_level_of_a_deadline_says_when_to_look_at_it(delay_ms, due_ms):
+    """Each level is twenty times as coarse as the one below, and takes what lies within twenty of its ticks."""
+    wheel, ran = TimingWheel(168_425), []
+    wheel.add(168_425 + delay_ms, lambda: ran.append(wheel.now_ms))
+    assert (wheel.next_due_ms(), wheel.pending) == (due_ms, 1)
+    is_due = due_ms == 168_425 + delay_ms
+    assert (wheel.advance(due_ms), wheel.pending, ran) == ((1, 0, [due_ms]) if is_due else (0, 1, []))
+
+
+def test_what_another_one_takes_back_while_it_is_looked_at_is_not_counted():
+    wheel, ran = TimingWheel(0), []
+    wheel.add(50, lambda: doomed.cancel())
+    doomed = wheel.add(50, lambda: ran.append("doomed"))
+    wheel.add(50, lambda: ran.append("kept"))
+    assert (wheel.advance(50), wheel.pending, ran) == (2, 0, ["kept"])

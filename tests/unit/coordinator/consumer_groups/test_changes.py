@@ -179,3 +179,13 @@ def test_a_groups_first_target_waits_for_no_interval(world):
     assert group.target_epoch == 2
     maybe_work_out(change, world.topics, "uniform", 60_000, Now(9, 5 + 60_000))
     assert group.target_epoch == 3
+
+
+def test_the_target_of_an_epoch_is_worked_out_once(world):
+    """Also if who reads what has changed meanwhile without a new epoch."""
+    group = ConsumerGroup(GROUP, world.topics, world.coordinator.counts)
+    group.set_member("a", ConsumerMember("a"))
+    group.epoch = group.target_epoch = 2
+    change = Change(group)
+    maybe_work_out(change, world.topics, "uniform", 0, Now(9, 9))
+    assert (group.target_epoch, group.target_ms, group.targets, change.records) == (2, 0, {}, [])

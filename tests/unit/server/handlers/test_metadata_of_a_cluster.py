@@ -50,6 +50,15 @@ def test_brokers_of_the_listener_and_the_controller(broker):
     assert ([one.broker_id for one in described.brokers], described.controller_id) == ([1, 2], 2)
 
 
+def test_a_description_is_of_the_cluster_as_it_is_now(broker):
+    """Also if nothing else was asked since it changed."""
+    brokers_write(broker.core, [Broker(3, 9, [Endpoint("PLAINTEXT", 0, "three.example", 19093)], "r3")])
+    cluster_announce(broker.core, 3, 6, 9)
+    described = broker.call(DescribeClusterRequest(), 1)
+    rows = [(one.broker_id, one.host, one.port, one.rack) for one in described.brokers]
+    assert (rows, described.controller_id) == ([(3, "three.example", 19093, "r3")], 3)
+
+
 def test_partitions_as_they_were_told(broker):
     ordinals = broker.create_topic("t", 3, topic_id=ID)
     assign(broker, ordinals[0], 0, 2, [2, 1])
