@@ -36,6 +36,11 @@ def test_an_id_that_no_record_has_room_for_is_refused(world, character):
     assert len(world.log) == written and world.recorded(longest + "x") is None
 
 
+@pytest.mark.parametrize("version", range(6))
+def test_a_transaction_without_an_id_is_none(world, version):
+    assert world.end((1000, 0), True, name="", version=version) == ErrorCode.INVALID_REQUEST
+
+
 @pytest.mark.parametrize(
     ("key", "version", "message", "code"),
     [

@@ -150,6 +150,14 @@ def test_a_used_up_producer_id_is_changed(world):
     assert world.init()[1:] == (new_id, 1)
 
 
+@pytest.mark.parametrize("version", [0, 4])
+def test_who_is_not_told_its_next_epoch_takes_no_producer_id_for_it(world, version):
+    producer_id = almost_exhausted(world)
+    assert world.add((producer_id, EXHAUSTED_EPOCH), 0) == [NONE]
+    assert world.end((producer_id, EXHAUSTED_EPOCH), True, version=version) == NONE
+    assert world.init("another")[1] == producer_id + world.block, "the first of the successor's block"
+
+
 def test_the_last_epoch_fences(world):
     producer_id = almost_exhausted(world)
     world.add((producer_id, EXHAUSTED_EPOCH), 0)
