@@ -118,6 +118,30 @@ def test_a_reload_is_taken_on_at_once():
     assert loop.did() == ["a", DELIVERED, *RESTED, "rest", "new"]
 
 
+@pytest.mark.parametrize(("incarnation", "begins"), [(1, False), (2, True), (3, True)])
+def test_a_successor_begins_at_once(monkeypatch, incarnation, begins):
+    """Somebody may wait for what its predecessor held."""
+    opened = []
+    monkeypatch.setattr("mpbroker.coordinator.shell.open_shell", lambda *given: opened.append(given) or "work")
+    monkeypatch.setattr(process, "MetadataCache", lambda core, config: (core, config))
+    context, clock = SimpleNamespace(core="core", config="config", incarnation=incarnation), ManualClock()
+    made = CoordinatorProcess(context, "port", clock)
+    assert opened == ([(context, "port", clock, ("core", "config"))] if begins else [])
+    assert made._work == ("work" if begins else None)
+    assert made._is_due(None), "it rests in its first turn"
+
+
+def test_without_work_the_metadata_is_looked_at_when_it_rests():
+    loop = Loop()
+    loop._metadata.refresh = lambda: loop.topics.setdefault(OFFSETS_TOPIC, object())
+    loop.turn()
+    assert loop.did() == [*RESTED, "begin", "rest"] and loop.context.core.transactions_ready == 0
+    loop._metadata.refresh = None
+    loop.clock.advance(REST_EVERY_MS)
+    loop.turn()
+    assert loop.did() == [DELIVERED, *RESTED, "rest"], "whoever works looks itself"
+
+
 @pytest.mark.parametrize("incarnation, repairs", [(1, []), (2, ["repair 5", "recover"]), (3, ["repair 5", "recover"])])
 def test_what_a_predecessor_held_is_put_back_before_anything_is_served(monkeypatch, incarnation, repairs):
     """The first one has no predecessor."""

@@ -176,3 +176,85 @@ def test_metadata_and_leader_epoch_come_with_the_offset(calls):
     rows = calls.ask(OffsetFetchRequest(groups=groups), 8).answer.groups[0].topics[0].partitions
     found = [(row.committed_offset, row.committed_leader_epoch, row.metadata) for row in rows]
     assert found == [(5, 3, "where I was"), (6, -1, "")]
+
+
+def test_without_a_generation_a_producer_makes_the_group_and_with_one_it_does_not(calls):
+    assert commit(calls, ONE, 5, generation=0) == ErrorCode.ILLEGAL_GENERATION
+    assert calls.world.coordinator.counts.groups == 0
+    assert commit(calls, ONE, 5) == 0 and calls.world.coordinator.counts.groups == 1
+
+
+def test_each_partition_has_a_code_of_its_own():
+    calls = Calls(max_metadata_bytes=3)
+    calls.world.topics.create(TOPIC, 3)
+
+    def codes(*texts):
+        rows = [TxnOffsetCommitRequestPartition(n, 5, committed_metadata=text) for n, text in enumerate(texts)]
+        topics = [TxnOffsetCommitRequestTopic(TOPIC, rows), TxnOffsetCommitRequestTopic("strange", rows[:1])]
+        answer = calls.ask(TxnOffsetCommitRequest("tx", GROUP, ONE, 0, topics=topics), 3).answer
+        return [(topic.name, [row.error_code for row in topic.partitions]) for topic in answer.topics]
+
+    large, unknown = ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    strange = ("strange", [unknown])
+    calls.world.coordinator._env.has_partition = lambda topic, partition: topic == TOPIC and partition < 2
+    assert codes("four", "5 is more") == [(TOPIC, [large, large]), strange] and not calls.world.batches
+    assert codes("abc", "four", "") == [(TOPIC, [0, large, unknown]), strange] and len(calls.world.batches) == 1
+    assert codes() == [(TOPIC, []), ("strange", [])]
+
+
+def test_a_group_that_is_being_deleted_takes_none(calls):
+    calls.commit(1)
+    [shard] = calls.world.coordinator._shards.values()
+    shard.groups[GROUP].mark_dead(True)
+    assert commit(calls, ONE, 5) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    shard.groups[GROUP].mark_dead(False)
+
+
+def later(calls, producer_id, offset, *partitions):
+    """A commit of these partitions that waits for its record."""
+    rows = [TxnOffsetCommitRequestPartition(number, offset) for number in partitions]
+    topics = [TxnOffsetCommitRequestTopic(TOPIC, rows)]
+    return calls.ask(TxnOffsetCommitRequest("tx", GROUP, producer_id, 0, topics=topics), 3)
+
+
+def test_of_a_record_that_fails_only_what_it_brought_is_dropped(calls):
+    """A later one of the same transaction stays."""
+    calls.world.append_fate = lambda: (True, ErrorCode.NOT_ENOUGH_REPLICAS, False)
+    first = later(calls, ONE, 5, 0)
+    calls.world.append_fate = lambda: (True, 0, False)
+    second = later(calls, ONE, 6, 0)
+    [shard] = calls.world.coordinator._shards.values()
+    group = shard.groups[GROUP]
+    calls.world.acknowledge()
+    assert first.answer.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert [one.offset for one in group.transactional[ONE].values()] == [6]
+    calls.world.acknowledge()
+    assert second.answer.topics[0].partitions[0].error_code == 0
+    end(calls, ONE)
+    assert offset(calls, True) == (0, 6) and group.transactional == {}
+
+
+def test_of_a_record_that_may_be_there_the_marker_decides(calls):
+    calls.world.append_fate = lambda: (True, ErrorCode.REQUEST_TIMED_OUT, True)
+    assert commit(calls, ONE, 5) == ErrorCode.REQUEST_TIMED_OUT
+    assert offset(calls, True) == (UNSTABLE, -1)
+    end(calls, ONE)
+    assert offset(calls, True) == (0, 5)
+
+
+def test_a_record_that_fails_leaves_nothing_of_its_transaction(calls):
+    calls.world.append_fate = lambda: (False, ErrorCode.NOT_ENOUGH_REPLICAS, False)
+    later(calls, ONE, 5, 0)
+    [shard] = calls.world.coordinator._shards.values()
+    assert set(shard.groups[GROUP].transactional) == {ONE}
+    calls.world.acknowledge()
+    assert shard.groups[GROUP].transactional == {}
+
+
+def test_a_record_that_fails_after_the_end_of_its_transaction_is_forgotten_already(calls):
+    calls.world.append_fate = lambda: (False, ErrorCode.NOT_ENOUGH_REPLICAS, False)
+    waits = later(calls, ONE, 5, 0)
+    end(calls, ONE, committed=False)
+    calls.world.acknowledge()
+    assert waits.answer.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert offset(calls, True) == (0, -1)

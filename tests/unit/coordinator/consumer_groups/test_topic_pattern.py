@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from mpbroker.coordinator.consumer_groups import topic_pattern
 from mpbroker.coordinator.consumer_groups.topic_pattern import BadPattern, TopicPattern
 
 NAMES = [
@@ -175,3 +176,61 @@ def test_an_expression_makes_two_thousand_states_at_most(pattern, fits):
 def test_ranges_that_leave_what_topic_names_can_have(pattern, matches, others):
     matcher = TopicPattern(pattern)
     assert [name for name in [*matches, *others] if matcher.matches(name)] == matches
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [
+        ("a$b", "ab"),
+        ("a^b", "ab"),
+        ("a^", "a"),
+        ("(a$|b)*", "ab"),
+        (".", "é"),
+        (".*", "aé"),
+        ("[^a]", "é"),
+        ("a?$b?", "b"),
+    ],
+)
+def test_an_end_is_at_the_end_and_a_character_of_no_topic_is_never_met(pattern, name):
+    assert not TopicPattern(pattern).matches(name)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "steps"),
+    [
+        ("ab", "ab", (1, 8, 10)),
+        ("ab", "x", (1, 3, 4)),
+        ("a|b", "b", (3, 9, 10)),
+        ("a*", "aaa", (3, 15, 18)),
+        ("a*", "", (3, 6, 9)),
+        ("^a$", "a", (2, 8, 9)),
+    ],
+)
+def test_steps_are_counted_at_first_for_each_state_then_for_each_character(pattern, name, steps):
+    """As it is made, with a name that it has not met, and with the same once more."""
+    matcher = TopicPattern(pattern)
+    counted = [matcher.steps]
+    for _ in range(2):
+        matcher.matches(name)
+        counted.append(matcher.steps)
+    assert tuple(counted) == steps
+
+
+@pytest.mark.parametrize(("pattern", "fits"), [("abc", True), ("abcd", False), ("a{2}", True), ("a{3}", False)])
+def test_so_many_parts_are_built_and_no_more(monkeypatch, pattern, fits):
+    monkeypatch.setattr(topic_pattern, "MAX_BUILT", 4)
+    if fits:
+        assert TopicPattern(pattern).matches({"abc": "abc", "a{2}": "aa"}[pattern])
+    else:
+        with pytest.raises(BadPattern, match="too large"):
+            TopicPattern(pattern)
+
+
+def test_sets_of_states_are_kept_up_to_a_number(monkeypatch):
+    monkeypatch.setattr(topic_pattern, "MAX_SETS", 3)
+    matcher = TopicPattern("a{0,9}")
+    kept = []
+    for length in range(1, 7):
+        assert matcher.matches("a" * length)
+        kept.append((len(matcher._moves), len(matcher._ends)))
+    assert kept == [(1, 1), (2, 2), (3, 3), (1, 1), (3, 1), (3, 1)]
