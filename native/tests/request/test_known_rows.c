@@ -41,6 +41,23 @@ static void test_a_row_is_whole_or_not_there(uint64_t before)
     CHECK_EQ(mpb_known_word(&table, 1), 0);
 }
 
+/* Groups and members have a table each; a put reaches neither the other one nor the rows beside, and raises what a
+ * successor scans to just behind the row. */
+static void test_two_tables(void)
+{
+    struct mpb_known_table groups = mpb_known_table(&w.core, MPB_KNOWN_GROUPS);
+    CHECK(groups.rows == w.core.groups && table.rows == w.core.members);
+    CHECK(groups.count == w.core.group_count && groups.high == &w.core.header->groups_high);
+    for (uint32_t row = 0; row < 3; row++) {
+        mpb_known_put(&groups, row, OLD, 5 + row);
+        CHECK_EQ(mpb_load_relaxed(groups.high), row + 1);
+    }
+    mpb_known_put(&groups, 1, NEW, 9);
+    CHECK_EQ(mpb_load_relaxed(groups.high), 3);
+    CHECK(mpb_known_word(&groups, 0) == 5 && mpb_known_word(&groups, 1) == 9 && mpb_known_word(&groups, 2) == 7);
+    CHECK_EQ(mpb_known_word(&table, 1), 0);
+}
+
 static void test_addresses(void)
 {
     uint8_t address[16];
@@ -54,6 +71,39 @@ static void test_addresses(void)
     CHECK(!mpb_address_of(&w.core, 1, MPB_ADDRESS_ROWS, 1, address));
 }
 
+static long half_written;
+
+static void check_address(void *cookie)
+{
+    uint8_t address[16];
+    (void)cookie;
+    looked++;
+    half_written += mpb_load_relaxed(&w.core.addresses[MPB_ADDRESS_ROWS + 7].generation) == 0;
+    for (uint32_t generation = 0; generation < 12; generation++)
+        if (mpb_address_of(&w.core, 1, 7, generation, address)) {
+            CHECK(generation == 0 || generation == 1);
+            CHECK(memcmp(address, generation == 0 ? OLD : NEW, 16) == 0);
+        }
+}
+
+static void do_address(void *cookie)
+{
+    (void)cookie;
+    mpb_address_put(&w.core, 1, 7, 1, NEW);
+}
+
+/* Killed in between, it is known of neither: not of the first connection, whose generation is 0. */
+static void test_an_address_is_whole_or_nobodys(void)
+{
+    mpb_address_put(&w.core, 1, 7, 0, OLD);
+    if (STEPPING)
+        step_each(do_address, NULL, 1, 10000, 1, check_address, NULL);
+    else
+        do_address(NULL);
+    check_address(NULL);
+    CHECK(half_written > 0 || !STEPPING);
+}
+
 int main(void)
 {
     world_open(&w, &small_plan);
@@ -63,7 +113,9 @@ int main(void)
         stepping_install();
     test_a_row_is_whole_or_not_there(0);
     test_a_row_is_whole_or_not_there(3);
+    test_two_tables();
     test_addresses();
+    test_an_address_is_whole_or_nobodys();
     printf("known rows: looked at after %ld instructions\n", looked);
     return 0;
 }

@@ -36,9 +36,9 @@ static void make_core(void)
     mpb_rows_raise(&core, ROWS, 0);
     core.topics = aligned_alloc(64, ROWS * sizeof *core.topics);
     core.journal = calloc(JOURNAL, sizeof *core.journal);
-    core.partitions = aligned_alloc(64, PARTITIONS * sizeof *core.partitions);
+    core.partitions = aligned_alloc(64, (PARTITIONS + 1) * sizeof *core.partitions); /* one that is no row */
     memset(core.topics, 0, ROWS * sizeof *core.topics);
-    memset(core.partitions, 0, PARTITIONS * sizeof *core.partitions);
+    memset(core.partitions, 0, (PARTITIONS + 1) * sizeof *core.partitions);
 }
 
 /* Every byte that belongs to a copy follows from its version, so that a torn one shows. */
@@ -144,6 +144,52 @@ static void test_journal(void)
     CHECK_EQ(reached, start + JOURNAL + 1);
     mpb_journal_skip(&core);
     CHECK_EQ(mpb_journal_since(&core, reached, rows, JOURNAL, &reached), MPB_METADATA_RESCAN);
+    mpb_journal_append(&core, ROWS - 1);
+    CHECK_EQ(mpb_journal_since(&core, reached, rows, JOURNAL, &reached), 1);
+    mpb_journal_append(&core, ROWS); /* no row: the last one is ROWS - 1 */
+    CHECK_EQ(mpb_journal_since(&core, reached, rows, JOURNAL, &reached), MPB_METADATA_RESCAN);
+}
+
+/* How many rows were ever used: each count goes up by itself, and never down. */
+static void test_rows_in_use(void)
+{
+    static const uint32_t RAISED[][4] = {/* asked, then what there is: topics, partitions */
+                                         {ROWS + 2, 0, ROWS + 2, 0},
+                                         {ROWS + 1, 5, ROWS + 2, 5},
+                                         {ROWS + 3, 4, ROWS + 3, 5},
+                                         {0, 0, ROWS + 3, 5}};
+    for (size_t i = 0; i < sizeof RAISED / sizeof RAISED[0]; i++) {
+        mpb_rows_raise(&core, RAISED[i][0], RAISED[i][1]);
+        CHECK_EQ(mpb_topics_high(&core), RAISED[i][2]);
+        CHECK_EQ(mpb_partitions_high(&core), RAISED[i][3]);
+    }
+}
+
+/* The longest overrides fill a copy to its end: what lies behind it, in the table and at the reader, is somebody else's. */
+static void test_the_longest_copy_ends_where_it_ends(void)
+{
+    static struct mpb_topic_copy next, before;
+    static struct {
+        struct mpb_topic_copy copy;
+        uint64_t behind;
+    } out;
+    uint64_t selector, neighbour = mpb_load_relaxed(&core.topics[3].selector);
+    memset(&next, 0x5a, sizeof next);
+    next.overrides_length = MPB_TOPIC_BLOB;
+    for (int written = 0; written < 2; written++) { /* into the one half, then into the other */
+        uint64_t number = mpb_load_relaxed(&core.topics[2].selector);
+        bool second = ((number + 1) & 1) != 0;
+        before = core.topics[2].copy[!second];
+        mpb_topic_write(&core, 2, &next);
+        CHECK(memcmp(&core.topics[2].copy[!second], &before, sizeof before) == 0);
+        CHECK_EQ(mpb_load_relaxed(&core.topics[3].selector), neighbour);
+        out.behind = 77;
+        CHECK_EQ(mpb_topic_read(&core, 2, &out.copy, &selector), 0);
+        CHECK(memcmp(&out.copy, &next, sizeof next) == 0);
+        CHECK_EQ(out.behind, 77);
+        CHECK_EQ(selector, number + 1);
+        next.version++;
+    }
 }
 
 static void make_partition(uint32_t ordinal, uint32_t number, uint8_t id, uint32_t next)
@@ -168,7 +214,12 @@ static void test_partition_chain(void)
     CHECK_EQ(mpb_topic_partitions(&core, id, 9, 2, ordinals), 0);
     CHECK_EQ(mpb_topic_partitions(&core, id, 9, 4, ordinals), MPB_METADATA_BUSY);
     CHECK_EQ(mpb_topic_partitions(&core, other, 9, 1, ordinals), MPB_METADATA_BUSY);
+    make_partition(PARTITIONS, 0, 7, 0); /* behind the table nothing is read */
     CHECK_EQ(mpb_topic_partitions(&core, id, PARTITIONS, 1, ordinals), MPB_METADATA_BUSY);
+    mpb_store_release(&core.partitions[60].flags, MPB_PART_DELETED);
+    CHECK_EQ(mpb_topic_partitions(&core, id, 9, 3, ordinals), MPB_METADATA_BUSY);
+    mpb_store_release(&core.partitions[60].flags, MPB_PART_EXISTS);
+    CHECK_EQ(mpb_topic_partitions(&core, id, 9, 3, ordinals), 0);
     mpb_partition_link(&core, 4, 9 + 1); /* a loop is no chain */
     CHECK_EQ(mpb_topic_partitions(&core, id, 9, 3, ordinals), MPB_METADATA_BUSY);
 }
@@ -178,7 +229,9 @@ int main(void)
     make_core();
     test_readers_beside_a_writer();
     test_journal();
+    test_the_longest_copy_ends_where_it_ends();
     test_partition_chain();
+    test_rows_in_use();
     printf("metadata: %lu checks, %lu + %lu copies read, %lu + %lu rescans\n", checks_made,
            (unsigned long)copies_read[0], (unsigned long)copies_read[1], (unsigned long)rescans[0],
            (unsigned long)rescans[1]);
