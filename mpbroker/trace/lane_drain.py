@@ -50,6 +50,7 @@ class LaneDrain:
         self._clock_ns = 0
         self._events: deque[bytes] = deque()
         self._urgent = False
+        self._is_outdated = False
         self.events_lost = 0
         self.watch: Callable[[memoryview, int], object] | None = None
         self._progress = Progress()
@@ -100,7 +101,7 @@ class LaneDrain:
     def tail(self) -> segment_writer.Tail:
         """Between two steps: what the lane holds may be written there, if it fits (native/trace/trace_tail.h); the
         next step notes the progress. Nothing may be where somebody watches."""
-        if self._writer is None or self.watch is not None:
+        if self._writer is None or self._is_outdated or self.watch is not None:
             return self.lane.native, None, -1, 0, 0
         return self._writer.tail(self.lane.native, self.limits.segment_bytes)
 
@@ -109,8 +110,10 @@ class LaneDrain:
         return (self.limits.segment_bytes - writer.file_bytes) // RECORD_BYTES
 
     def use_origin(self, origin: Origin) -> None:
-        """What segments say from now on; the present one ends. OSError: its end is not written."""
+        """What segments say from now on; the present one ends. OSError: it ends before anything else is
+        written."""
         self._origin = origin
+        self._is_outdated = self._writer is not None
         self.close()
 
     def close(self) -> None:
@@ -118,7 +121,7 @@ class LaneDrain:
         if self._writer is not None:
             if self._writer.tally.next_seq > self._progress.written:
                 self._note_written(self._writer)
-            writer, self._writer = self._writer, None
+            writer, self._writer, self._is_outdated = self._writer, None, False
             try:
                 manifest.append(self._directory, writer.close())
             finally:
@@ -165,6 +168,8 @@ class LaneDrain:
 
     def _writer_at(self, now_ns: int) -> segment_writer.SegmentWriter:
         """The present segment; a new one if there is none, beginning with a clock record and what waits."""
+        if self._is_outdated:
+            self.close()
         if self._writer is None:
             opened = segment.Opened(
                 self._origin.broker_id,

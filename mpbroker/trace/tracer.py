@@ -292,7 +292,7 @@ class Tracer:
             return
         self._origin = self._origin._replace(extra=extra)
         for drain in self._drains:
-            with contextlib.suppress(OSError):  # a full disk: the segment is ended by the next start
+            with contextlib.suppress(OSError):  # a full disk: the drain tries again
                 drain.use_origin(self._origin)
 
     def _take_new_limits(self) -> None:

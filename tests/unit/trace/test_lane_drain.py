@@ -146,6 +146,36 @@ def test_what_followed_is_noted_before_its_segment_ends(tmp_path, both_ends, mon
     assert requests_in(tmp_path) == list(range(7)) and statistics.collect([first, second]).gaps() == []
 
 
+def test_after_a_change_of_origin_nothing_more_is_written_into_the_old_segment(tmp_path, both_ends, monkeypatch):
+    """Also where the disk is full at first."""
+    writer, reader = both_ends
+    drain = drain_of(reader, tmp_path)
+    _finish(writer, 0, 1)
+    drain.step(0)
+    _finish(writer, 1, 1)
+    assert _follow(drain) == 1
+    new = drain._origin._replace(extra={"listeners": ["new"]})
+    with monkeypatch.context() as patch:
+        patch.setattr(segment_writer, "_write_all", full_disk)
+        with pytest.raises(OSError, match="No space"):
+            drain.use_origin(new)
+        _finish(writer, 2, 1)
+        assert _follow(drain) is None
+        with pytest.raises(OSError, match="No space"):
+            drain.step(0)
+    assert drain.step(0) == 1
+    _finish(writer, 3, 1)
+    assert _follow(drain) == 1
+    drain.use_origin(new._replace(extra={"listeners": ["newer"]}))  # at once
+    _finish(writer, 4, 1)
+    drain.step(0)
+    drain.close()
+    segments = manifest.segments(tmp_path)
+    assert [one.opened.extra.get("listeners") for one in segments] == [None, ["new"], ["newer"]]
+    assert [one.opened.first_seq for one in segments] == [0, 2, 4]
+    assert requests_in(tmp_path) == list(range(5)) and statistics.collect(segments).gaps() == []
+
+
 def test_drops_are_counted_and_noticed(tmp_path, both_ends):
     writer, reader = both_ends
     drain = drain_of(reader, tmp_path)
