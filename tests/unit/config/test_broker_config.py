@@ -73,6 +73,10 @@ def test_the_first_of_several_log_directories_is_the_data_directory(configure):
     assert config.data_dirs == ("/a", "/b", "/c") and config.data_dir == "/a" and config.trace_dir == "/a/traces"
     with pytest.raises(ConfigError, match="log.dirs=/a,/b,/a/: names a directory twice"):
         configure("log.dirs=/a,/b,/a/")
+    assert len(configure("log.dirs=" + ",".join(f"/{n}" for n in range(32))).data_dirs) == 32
+    for name in ("log.dirs", "log.dir"):
+        with pytest.raises(ConfigError, match=f"^{name} names no directory$"):
+            configure(f"{name}= , ")
     with pytest.raises(ConfigError, match="must be at most 32 directories"):
         configure("log.dirs=" + ",".join(f"/{n}" for n in range(33)))
 
@@ -98,6 +102,14 @@ def test_reserved_handlers_come_with_the_control_plane(configure):
 def test_default_processors_stay_within_the_slots_on_a_large_machine(configure):
     config = configure(*CONTROL, "num.io.threads=4", "mpbroker.entries.per.processor=64", cores=60)
     assert config.num_network_threads == 15
+    even = configure(
+        *CONTROL[:2],
+        "listeners=CONTROLLER://h:1,INTERNAL://h:2",
+        CONTROL[2],
+        "mpbroker.entries.per.processor=64",
+        cores=64,
+    )
+    assert even.num_network_threads == 31, "one slot is the control plane's"
     assert config.default("num.network.threads") == 15
 
 
@@ -122,9 +134,17 @@ def test_connection_overrides():
         "::1": 7,
         "::2": 8,
     }
-    for wrong in ("box", "box:", "box:x", ":5", "box:-1"):
+    assert parse_connection_overrides("") == {} and parse_connection_overrides("h:" + 10 * "9") == {"h": 9_999_999_999}
+    for wrong in ("box", "box:", "box:x", ":5", "box:-1", "h:" + 11 * "9"):
         with pytest.raises(ConfigError, match="HOST:COUNT"):
             parse_connection_overrides(wrong)
+
+
+def test_what_follows_from_texts_is_part_of_the_configuration(configure):
+    config = configure("max.connections.per.ip.overrides=h:1", "mpbroker.cluster.store=sqlite:/d/metadata.db")
+    assert (config.connection_overrides, config.cluster_store.sqlite_path) == ({"h": 1}, "/d/metadata.db")
+    plain = configure()
+    assert (plain.connection_overrides, plain.cluster_store) == ({}, None)
 
 
 def test_compare_tells_what_a_running_broker_takes_on(configure):

@@ -11,7 +11,9 @@ from mpbroker.config.kinds import BadValue, Kind, parse, render
         (Kind.INT, " +5 ", 5),
         (Kind.INT, "-2147483648", -(2**31)),
         (Kind.LONG, "9223372036854775807", 2**63 - 1),
+        (Kind.LONG, "-9223372036854775808", -(2**63)),
         (Kind.SHORT, "32767", 32767),
+        (Kind.SHORT, "-32768", -32768),
         (Kind.BOOLEAN, " TRUE", True),
         (Kind.BOOLEAN, "False", False),
         (Kind.DOUBLE, ".5f", 0.5),
@@ -19,6 +21,7 @@ from mpbroker.config.kinds import BadValue, Kind, parse, render
         (Kind.LIST, "", ()),
         (Kind.LIST, " a , b ", ("a", "b")),
         (Kind.STRING, "  x y ", "x y"),
+        (Kind.STRING, "\t!x!\x00 ", "!x!"),
     ],
 )
 def test_parse(kind, text, value):
@@ -33,7 +36,11 @@ def test_parse(kind, text, value):
         (Kind.LONG, "", "Not a number of type LONG"),
         (Kind.LONG, "0x10", "Not a number of type LONG"),
         (Kind.LONG, "5.0", "Not a number of type LONG"),
-        (Kind.SHORT, "40000", "Not a number of type SHORT"),
+        (Kind.INT, "-2147483649", "Not a number of type INT"),
+        (Kind.LONG, "9223372036854775808", "Not a number of type LONG"),
+        (Kind.LONG, "-9223372036854775809", "Not a number of type LONG"),
+        (Kind.SHORT, "32768", "Not a number of type SHORT"),
+        (Kind.SHORT, "-32769", "Not a number of type SHORT"),
         (Kind.LONG, "9" * 100_000, "Not a number of type LONG"),
         (Kind.DOUBLE, "x", "Not a number of type DOUBLE"),
         (Kind.DOUBLE, "nan", "Not a number of type DOUBLE"),
@@ -44,7 +51,7 @@ def test_parse_refuses(kind, text, sentence):
     with pytest.raises(BadValue) as caught:
         parse(kind, text)
     assert caught.value.sentence == sentence
-    assert caught.value.shown == text
+    assert caught.value.shown == text and str(caught.value) == f"{text}: {sentence}"
 
 
 @pytest.mark.parametrize(
@@ -75,3 +82,19 @@ def test_render():
     assert render(Kind.LIST, ()) == ""
     assert render(Kind.LONG, None) is None
     assert render(Kind.LONG, -1) == "-1"
+
+
+def test_the_codes_of_kinds_are_those_of_describe_configs():
+    codes = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "SHORT": 4, "LONG": 5, "DOUBLE": 6, "LIST": 7, "CLASS": 8}
+    assert {kind.name: int(kind) for kind in Kind} == codes | {"PASSWORD": 9}
+
+
+@pytest.mark.parametrize(("length", "allowed"), [(399, True), (400, True), (401, False)])
+@pytest.mark.parametrize(("kind", "value"), [(Kind.LONG, 7), (Kind.DOUBLE, 7.0)])
+def test_a_number_has_at_most_four_hundred_characters(kind, value, length, allowed):
+    text = "7".rjust(length, "0")
+    if allowed:
+        assert parse(kind, text) == value
+        return
+    with pytest.raises(BadValue, match="Not a number"):
+        parse(kind, text)

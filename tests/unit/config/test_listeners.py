@@ -8,6 +8,7 @@ from mpbroker.config.listeners import (
     SecurityProtocol,
     advertise,
     build_listeners,
+    left_out,
     parse_end_point,
     parse_protocol_map,
 )
@@ -85,6 +86,11 @@ def test_more_listeners_than_acceptors():
         ",".join(f"{n}://h:{i + 1}" for i, n in enumerate(names_)), ",".join(f"{n}:PLAINTEXT" for n in names_)
     )
     assert "1 to 15 listeners" in str(error)
+    fifteen = names_[:15]
+    built = build(
+        ",".join(f"{n}://h:{i + 1}" for i, n in enumerate(fifteen)), ",".join(f"{n}:PLAINTEXT" for n in fifteen)
+    )
+    assert names(built.data) == fifteen
 
 
 def test_protocol_map_is_read_in_any_case():
@@ -149,6 +155,8 @@ def test_a_name_twice():
         ("[::1]", "h"),
         ("", "[::1]"),
         ("127.0.0.1", "[::1]", "10.0.0.1"),
+        ("127.0.0.1", ""),
+        ("[::1]", "[::2]"),
     ],
 )
 def test_a_port_twice(hosts):
@@ -222,6 +230,61 @@ def test_a_control_plane_needs_a_data_listener():
 
 def test_brokers_use_the_first_data_listener_when_nothing_says_otherwise():
     assert build(THREE_LISTENERS, THREE, control="CONTROLLER").inter_broker == "INTERNAL"
+
+
+def test_a_control_plane_needs_no_more_than_one_other_listener():
+    built = build("CONTROLLER://h:1,INTERNAL://h:2", THREE, control="CONTROLLER")
+    assert (names(built.data), built.control.port, built.inter_broker) == (["INTERNAL"], 1, "INTERNAL")
+
+
+def with_controllers(listeners, advertised, controllers, control=None):
+    return ListenerSettings(listeners, advertised, THREE, control, None, None, controllers)
+
+
+IGNORED = "controller.listener.names is ignored: mpbroker needs no KRaft controller"
+LEFT_OUT = "controller.listener.names: {} is left out of the listeners; mpbroker needs no KRaft controller"
+NONE_LEFT = "; none is left, so the broker listens on PLAINTEXT://127.0.0.1:9092"
+
+
+@pytest.mark.parametrize(
+    ("given", "listeners", "advertised", "told"),
+    [
+        (("INTERNAL://h:1", "INTERNAL://i:1", None), "INTERNAL://h:1", "INTERNAL://i:1", []),
+        (("INTERNAL://h:1", "INTERNAL://i:1", " , "), "INTERNAL://h:1", "INTERNAL://i:1", []),
+        (("INTERNAL://h:1", "INTERNAL://i:1", "CONTROLLER"), "INTERNAL://h:1", "INTERNAL://i:1", [IGNORED]),
+        (
+            ("internal://h:1, controller://h:2", "CONTROLLER://i:2,INTERNAL://i:1", "Controller"),
+            "internal://h:1",
+            "INTERNAL://i:1",
+            [LEFT_OUT.format("controller://h:2")],
+        ),
+        (
+            ("INTERNAL://h:1,CONTROLLER://h:2,EXTERNAL://h:3", None, "EXTERNAL, CONTROLLER"),
+            "INTERNAL://h:1",
+            None,
+            [LEFT_OUT.format("CONTROLLER://h:2, EXTERNAL://h:3")],
+        ),
+        (
+            ("CONTROLLER://h:2", "CONTROLLER://i:2", "CONTROLLER"),
+            "PLAINTEXT://127.0.0.1:9092",
+            None,
+            [LEFT_OUT.format("CONTROLLER://h:2") + NONE_LEFT],
+        ),
+        (
+            ("INTERNAL://h:1,CONTROLLER://h:2", None, "CONTROLLER", "controller"),
+            "INTERNAL://h:1,CONTROLLER://h:2",
+            None,
+            [],
+        ),
+    ],
+    ids=["none", "no name", "none of them", "both texts", "two", "all", "our control plane"],
+)
+def test_listeners_of_kraft_controllers_are_left_out(given, listeners, advertised, told):
+    settings = with_controllers(*given)
+    left = settings.without_controllers()
+    assert (left.listeners, left.advertised) == (listeners, advertised)
+    assert left == settings._replace(listeners=listeners, advertised=advertised)
+    assert left_out(settings) == told
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])

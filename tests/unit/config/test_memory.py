@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from mpbroker.config.memory import available_memory_bytes
+from mpbroker.config.memory import _read_limit, available_memory_bytes
 
 MIB = 1 << 20
 
@@ -48,3 +48,16 @@ def test_version_1(machine):
     }
     assert machine(3000, {"memory/memory.limit_in_bytes": "9223372036854771712\n"}) == 3000
     assert machine(3000, files, "7:cpu:/a\n4:hugetlb,memory:/a/b\n") == 400
+    elsewhere = {"cpu/c/memory.limit_in_bytes": f"{MIB}\n", "memory/c/memory.limit_in_bytes": f"{500 * MIB}\n"}
+    assert machine(3000, elsewhere, "7:cpu:/c\n") == 3000, "what holds for another controller is no limit"
+    assert machine(3000, elsewhere, "7:memory:/c\n") == 500
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [("1\n", 1), ("0\n", None), ("max\n", None), ("", None), ("-5", None), ("x", None), ("2", 2), (" 7 \n", 7)],
+)
+def test_what_a_file_says_of_a_limit(tmp_path, text, limit):
+    path = tmp_path / "memory.max"
+    path.write_text(text)
+    assert _read_limit(str(path)) == limit and _read_limit(str(tmp_path / "none")) is None

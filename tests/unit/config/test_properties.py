@@ -15,6 +15,8 @@ from mpbroker.errors import ConfigError
         ("a=one\\\n# two", [("a", "one# two")]),
         ("a=x\\\\\nb=y", [("a", "x\\"), ("b", "y")]),
         ("a\\ b\\=c=d", [("a b=c", "d")]),
+        ("a\\:=b", [("a:", "b")]),
+        ("\\=\\=:b", [("==", "b")]),
         ("a=\\u0041\\t\\q", [("a", "A\tq")]),
         ("a=xyz\\u00e9\\u0041", [("a", "xyzéA")]),
         ("a", [("a", "")]),

@@ -89,6 +89,20 @@ def test_unknown_key_of_a_file_is_an_error_with_its_line(write):
     ]
 
 
+def test_what_kafka_alone_knows_is_a_warning_or_an_error(write):
+    path = write("zookeeper.connect=x\nssl.keystore.type=JKS\nauthorizer.class.name=x\n")
+    given = gather(path, {}, [])
+    assert [warning.split(" is ignored: ")[0] for warning in given.warnings] == [
+        "zookeeper.connect",
+        "ssl.keystore.type",
+    ]
+    assert errors_of(given) == [
+        f"{path}, line 3: authorizer.class.name cannot be used: access control is not supported yet, "
+        "every client may do everything; remove it"
+    ]
+    assert (given.texts, given.origins) == ({}, {})
+
+
 @pytest.mark.parametrize(
     ("override", "sentence"),
     [

@@ -36,6 +36,9 @@ FORMAT = (
         ("segment.ms", "0", "Value must be at least 1"),
         ("compression.gzip.level", "0", "Value must be between 1 and 9 or equal to -1"),
         ("compression.gzip.level", "10", "Value must be between 1 and 9 or equal to -1"),
+        ("compression.gzip.level", "-2", "Value must be between 1 and 9 or equal to -1"),
+        ("compression.lz4.level", "0", "Value must be at least 1"),
+        ("compression.zstd.level", "-131073", "Value must be at least -131072"),
         ("compression.lz4.level", "18", "Value must be no more than 17"),
         ("compression.zstd.level", "23", "Value must be no more than 22"),
         ("remote.storage.enable", "x", "Expected value to be either true or false"),
@@ -83,6 +86,16 @@ def test_wrong_configs(configs, sentence):
     assert validate_topic_configs(configs) == ({}, sentence)
 
 
+@pytest.mark.parametrize("text", ["0:1:2", "a:1", "0:b", "0", "0:1,x", "*,0:1", ":", "0:1,"])
+@pytest.mark.parametrize("name", ["leader.replication.throttled.replicas", "follower.replication.throttled.replicas"])
+def test_replicas_are_pairs_of_numbers_or_all(name, text):
+    shown = f"[{', '.join(text.split(','))}]"
+    assert validate_topic_configs({name: text}) == (
+        {},
+        f"Invalid value {shown} for configuration {name}: {name} {FORMAT}",
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "text", "kept"),
     [
@@ -97,6 +110,11 @@ def test_wrong_configs(configs, sentence):
         ("leader.replication.throttled.replicas", "", ""),
         ("follower.replication.throttled.replicas", "0:1,1:2", "0:1,1:2"),
         ("message.format.version", "2.8", "2.8"),
+        *(("compression.gzip.level", level, level) for level in ("-1", "1", "9")),
+        ("compression.lz4.level", "1", "1"),
+        ("compression.lz4.level", "17", "17"),
+        ("compression.zstd.level", "-131072", "-131072"),
+        ("compression.zstd.level", "22", "22"),
     ],
 )
 def test_right_values_are_kept_in_kafkas_spelling(name, text, kept):
@@ -162,5 +180,8 @@ def test_the_older_timestamp_bound_holds_where_the_newer_are_not_set(configure, 
 
 
 def test_effective_refuses_what_was_never_checked(configure):
-    with pytest.raises(InvalidTopicConfig):
+    with pytest.raises(
+        InvalidTopicConfig, match=r"^Invalid value x for configuration retention\.ms: Not a number"
+    ) as told:
         effective({"retention.ms": "x"}, configure())
+    assert told.value.sentence == str(told.value)
