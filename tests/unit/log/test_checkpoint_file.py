@@ -51,3 +51,9 @@ def test_what_is_read(tmp_path, content, found):
     with pytest.raises(FileNotFoundError):
         parse_checkpoint(str(tmp_path / "none"))
     assert checkpoint_file.read_checkpoint(str(tmp_path / "none")) == {}
+
+
+def test_it_may_have_sixty_four_mebibytes(monkeypatch):
+    asked = []
+    monkeypatch.setattr(disk, "read_whole", lambda path, most: asked.append((path, most)) or b"0\n0\n")
+    assert parse_checkpoint("/data/file") == {} and asked == [("/data/file", 64 << 20)]

@@ -1,10 +1,14 @@
 """Kafka's three checkpoint files: right offsets at the right times, and nothing forgotten that is not gone."""
 
 import os
+from types import SimpleNamespace
+
+import pytest
 
 from mpbroker.log.checkpoint_file import HIGH_WATERMARK, LOG_START, RECOVERY_POINT, read_checkpoint, write_checkpoint
-from mpbroker.log.checkpoint_writer import CheckpointWriter
+from mpbroker.log.checkpoint_writer import FIELDS, CheckpointWriter
 from mpbroker.log.log_keeper import LogKeeper
+from tests.unit.log.log_world import config_of
 
 ONLINE = 2
 
@@ -108,3 +112,47 @@ def test_a_file_that_cannot_be_written_is_said_and_tried_again(world, monkeypatc
     assert world.events.named("checkpoint_not_written")[0]["file"] == HIGH_WATERMARK
     os.rmdir(world.path / (HIGH_WATERMARK + ".tmp"))
     assert job.write([HIGH_WATERMARK]) is True and written(world, HIGH_WATERMARK) == {("t", 0): 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "moved", "written"),
+    [
+        (LOG_START, 4, False, 4),
+        (LOG_START, 5, False, 3),
+        (LOG_START, 5, True, 5),
+        (LOG_START, 9, False, 9),
+        (LOG_START, 2, False, 2),
+        (LOG_START, 3, False, 3),
+        (HIGH_WATERMARK, 5, False, 5),
+        (RECOVERY_POINT, 5, False, 5),
+    ],
+)
+def test_a_log_start_that_is_only_the_first_segments_is_not_written_down(world, name, value, moved, written):
+    job = CheckpointWriter(world.keeper(log=SimpleNamespace(segments=lambda ordinal: [5, 9, 20])))
+    job._written[name] = {("t", 0): 3}
+    partition = SimpleNamespace(who=("t", 0), topic_id=b"T", partition=0, ordinal=7)
+    if moved:
+        job.log_start_moved(partition)
+    state = SimpleNamespace(**{"flushed_offset": 0, "hw": 0, "log_start": 0, FIELDS[name]: value})
+    assert job._offset(name, partition, state) == written
+
+
+def test_whose_log_start_moved_is_forgotten_with_the_topic(world):
+    """A younger one of its name, or of its row, has moved nothing."""
+    partition, other = world.create(), world.create("u", ordinal=1)
+    job = CheckpointWriter(world.keeper())
+    job.log_start_moved(partition)
+    job.log_start_moved(other)
+    assert job.write() and job._moved == {(partition.topic_id, 0), (other.topic_id, 0)}
+    world.partitions.all.remove(partition)
+    assert job.write() and job._moved == {(other.topic_id, 0)}
+
+
+def test_intervals_follow_the_configuration(world):
+    job = CheckpointWriter(world.keeper())
+    job.do_work()
+    assert job.remaining_ms() == 5_000
+    job._keeper.config = config_of("replica.high.watermark.checkpoint.interval.ms=90000")
+    world.clock.advance(5_000)
+    job.do_work()
+    assert job.remaining_ms() == 55_000
