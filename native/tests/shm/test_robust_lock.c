@@ -7,22 +7,43 @@
 #include "shm/inject.h"
 #include "shm/robust_lock.h"
 
-static void hold_and_die(struct fixture *f, bool die)
+static void hold_and_die(struct fixture *f)
 {
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
         CHECK_EQ(mpb_robust_lock_try(&f->core.partitions[0].lock), MPB_LOCK_TAKEN);
-        if (!die) {
-            usleep(300000);
-            mpb_robust_lock_release(&f->core.partitions[0].lock);
-        }
         _exit(0);
     }
-    if (die)
-        CHECK_EQ(waitpid(child, NULL, 0), child);
-    else
-        usleep(100000);
+    CHECK_EQ(waitpid(child, NULL, 0), child);
+}
+
+/* With an empty table any live process counts as a worker: who waits gets the lock once it is released. */
+static void a_live_holder(struct fixture *f)
+{
+    pthread_mutex_t *lock = &f->core.partitions[0].lock;
+    int held[2], released[2];
+    char byte = 0;
+    CHECK(pipe(held) == 0 && pipe(released) == 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK_EQ(mpb_robust_lock_try(lock), MPB_LOCK_TAKEN);
+        CHECK(write(held[1], &byte, 1) == 1 && read(released[0], &byte, 1) == 1);
+        usleep(20000); /* the other one waits by now, or will find it free */
+        mpb_robust_lock_release(lock);
+        _exit(0);
+    }
+    CHECK_EQ(read(held[0], &byte, 1), 1);
+    CHECK_EQ(mpb_robust_lock_wait(lock, 10), MPB_LOCK_BUSY);
+    errno = ESRCH; /* of some call long ago: the holder lives all the same */
+    CHECK_EQ(mpb_robust_lock_is_lost(&f->core, lock), false);
+    CHECK_EQ(write(released[1], &byte, 1), 1);
+    CHECK_EQ(mpb_robust_lock_wait(lock, 20000), MPB_LOCK_TAKEN);
+    mpb_robust_lock_release(lock);
+    CHECK_EQ(waitpid(child, NULL, 0), child);
+    for (int end = 0; end < 2; end++)
+        CHECK(close(held[end]) == 0 && close(released[end]) == 0);
 }
 
 static pid_t dead_process(void)
@@ -38,7 +59,7 @@ static pid_t dead_process(void)
 static void a_row_used_again(struct fixture *f)
 {
     uint64_t before = counted(f, MPB_C_LOG_LOCKS_INHERITED);
-    hold_and_die(f, true);
+    hold_and_die(f);
     fixture_partition(f, 0);
     CHECK_EQ(counted(f, MPB_C_LOG_LOCKS_INHERITED), before + 1);
 }
@@ -131,7 +152,7 @@ int main(void)
     pthread_mutex_t *lock = &f.core.partitions[0].lock;
     CHECK_EQ(mpb_robust_lock_self_test(), 0);
 
-    hold_and_die(&f, true);
+    hold_and_die(&f);
     CHECK_EQ(mpb_robust_lock_try(lock), MPB_LOCK_INHERITED);
     mpb_robust_lock_release(lock);
     CHECK_EQ(mpb_robust_lock_try(lock), MPB_LOCK_TAKEN);
@@ -151,14 +172,8 @@ int main(void)
     CHECK_EQ(mpb_robust_lock_is_lost(&f.core, lock), true);
     lock->__data.__lock = 0;
 
-    mpb_store_release(&f.core.processes[5].pid, 0); /* with an empty table any live process counts as a worker */
-    hold_and_die(&f, false);
-    CHECK_EQ(mpb_robust_lock_wait(lock, 10), MPB_LOCK_BUSY);
-    errno = ESRCH; /* of some call long ago: the holder lives all the same */
-    CHECK_EQ(mpb_robust_lock_is_lost(&f.core, lock), false);
-    CHECK_EQ(mpb_robust_lock_wait(lock, 5000), MPB_LOCK_TAKEN);
-    mpb_robust_lock_release(lock);
-    wait(NULL);
+    mpb_store_release(&f.core.processes[5].pid, 0);
+    a_live_holder(&f);
     a_busy_partition(&f);
     fixture_close(&f);
     printf("robust lock: %lu checks\n", checks_made);
