@@ -1,12 +1,15 @@
 """Which logs are synced when, who is rung for it, and what a failed sync leads to."""
 
 import errno
+from types import SimpleNamespace
 
 import pytest
 
 from mpbroker.errors import ErrorCode
-from mpbroker.log.log_flusher import ROLLED_INTERVAL_MS, LogFlusher
+from mpbroker.log.log_flusher import PROGRESS_MS, ROLLED_INTERVAL_MS, WAIT_S, LogFlusher
 from mpbroker.log.log_keeper import LogKeeper
+from mpbroker.log.syncs import Synced
+from mpbroker.shm.process_table import WaitName
 from mpbroker.shm.troubles import Trouble
 from tests.unit.log.log_world import LogWorld, config_of
 
@@ -152,3 +155,98 @@ def test_the_schedulers_interval_is_that_of_the_settings_in_force(tmp_path):
     job.do_work()
     assert job._scheduler.remaining_ms() == 100
     world.close()
+
+
+class Syncs:
+    """Syncs that end when they are waited for, one each time, after `each_ms`; `under_way`: begun before."""
+
+    def __init__(self, clock, answers, under_way=(), each_ms=0):
+        self.clock, self.answers, self.each_ms = clock, answers, each_ms
+        self.begun, self.running, self.ended = [], list(under_way), []
+
+    def start(self, ordinal):
+        self.begun.append(ordinal)
+        self.running.append(ordinal)
+
+    def finished(self):
+        ended, self.ended = self.ended, []
+        return ended
+
+    def wait(self, timeout_s):
+        assert timeout_s == WAIT_S
+        if self.running:
+            ordinal = self.running.pop(0)
+            self.clock.advance(self.each_ms)
+            self.ended.append(Synced(ordinal, self.answers.get(ordinal, 0), 10 * ordinal))
+            return True
+        return False
+
+
+def flushing(world, unflushed, answers=None, **more):
+    """A flusher over these syncs; rows above 9 are another directory's."""
+    told = []
+    syncs = Syncs(world.clock, answers or {}, **more)
+    log = SimpleNamespace(unflushed=lambda rolled: [] if rolled else list(unflushed))
+    keeper = world.keeper(
+        log=log, pool=syncs, is_mine=lambda ordinal: ordinal < 10,
+        count=told.append, waiting=told.append, notify=lambda ordinal: told.append(("rung", ordinal)),
+        crash_point=lambda name: None,
+    )  # fmt: skip
+    return LogFlusher(keeper, lambda ordinal: told.append(("flushed", ordinal))), syncs, told
+
+
+FAILED, GONE = ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize(
+    ("answers", "good"),
+    [
+        ({}, True),
+        ({3: FAILED}, False),
+        ({1: FAILED}, False),
+        ({2: GONE}, True),
+        ({2: ErrorCode.REQUEST_TIMED_OUT}, False),
+    ],
+)
+def test_a_stop_waits_for_every_sync_and_says_whether_all_were_good(world, answers, good):
+    job, syncs, told = flushing(world, [1, 12, 2, 3], answers)
+    assert job.flush_everything() is good
+    assert syncs.begun == [1, 2, 3] and not syncs.running
+    synced = [ordinal for ordinal in (1, 2, 3) if ordinal not in answers]
+    begun = [WaitName.FSYNC] * 3 + [WaitName.NONE]
+    assert told == begun + [
+        one for ordinal in synced for one in ("log_flushes", ("rung", ordinal), ("flushed", ordinal))
+    ]
+    failed = [ordinal for ordinal, error in answers.items() if error == FAILED]
+    assert world.events.named("flush_failed") == [{"ordinal": one, "flushed_to": 10 * one} for one in failed]
+
+
+def test_what_was_under_way_before_a_stop_is_not_counted(world):
+    job, syncs, _ = flushing(world, [1], {5: FAILED}, under_way=[5, 6])
+    assert job.flush_everything() is True and syncs.begun == [1]
+
+
+def test_a_sync_that_nobody_knows_of_any_more_makes_no_good_stop(world):
+    job, syncs, _ = flushing(world, [1, 2])
+    syncs.start = lambda ordinal: ordinal == 1 and syncs.running.append(ordinal)
+    assert job.flush_everything() is False
+
+
+@pytest.mark.parametrize(
+    ("each_ms", "said"), [(PROGRESS_MS - 1, [3, 1]), (PROGRESS_MS, [4, 3, 2, 1]), (PROGRESS_MS // 2, [3, 1])]
+)
+def test_a_long_stop_says_now_and_then_how_many_are_left(world, each_ms, said):
+    job, _, _ = flushing(world, [1, 2, 3, 4], each_ms=each_ms)
+    assert job.flush_everything() is True
+    assert [(line["left"], line["of"]) for line in world.events.named("syncing_logs")] == [(left, 4) for left in said]
+
+
+def test_when_something_may_be_due(world, commit_world):
+    job, _ = flusher(world)
+    assert job.remaining_ms() == 0
+    job.do_work()
+    assert job.remaining_ms() == ROLLED_INTERVAL_MS
+    often = LogFlusher(world.keeper(config=config_of("log.flush.scheduler.interval.ms=300")), lambda ordinal: None)
+    often.do_work()
+    assert often.remaining_ms() == 300
+    assert flusher(commit_world)[0].remaining_ms() == 1000

@@ -1,6 +1,12 @@
 """Old segments go by age, by size and below the log start, and only those."""
 
-from mpbroker.log.log_retention import LogRetention
+from types import SimpleNamespace
+
+import pytest
+
+from mpbroker.errors import ErrorCode
+from mpbroker.log.keeper_context import BUSY_RETRY_MS
+from mpbroker.log.log_retention import MAX_A_CALL, LogRetention
 from mpbroker.log.segment_deletion import SegmentDeletion
 
 HOUR_MS = 3_600_000
@@ -105,3 +111,72 @@ def test_a_round_takes_a_bounded_number_of_partitions_each_turn(world):
     assert world.state(partition).log_start == 0 and retention.remaining_ms() == 0
     retention.do_work()
     assert world.state(partition).log_start == 30
+
+
+def scripted(world, *answers, **settings):
+    """Retention over a log that gives these answers; what it was asked, and all that was told."""
+    partition = world.create(**{"retention_ms": "70", "retention_bytes": "80", **settings})
+    asked, told = [], []
+
+    def retain(ordinal, **words):
+        asked.append((ordinal, words.pop("retention_ms"), words.pop("retention_bytes"), words))
+        return answers[min(len(asked), len(answers)) - 1]
+
+    keeper = world.keeper(
+        log=SimpleNamespace(retain=retain), count=lambda *words: told.append(words), crash_point=told.append
+    )
+    job = LogRetention(keeper, lambda partition, bases: told.append((partition.dir, bases)))
+    return partition, job, asked, told
+
+
+RENAMED = "keeper.retain.renamed"
+
+
+@pytest.mark.parametrize(
+    ("policy", "limits"), [("delete", (70, 80)), ("compact,delete", (70, 80)), ("compact", (-1, -1)), ("", (-1, -1))]
+)
+def test_limits_hold_where_the_policy_is_to_delete(world, policy, limits):
+    partition, job, asked, told = scripted(world, (0, []), cleanup_policy=policy)
+    assert job.retain(partition) == 0
+    words = {"now_ms": world.clock.wall_ms(), "topic_id": partition.topic_id}
+    assert asked == [(0, *limits, words)] and told == [RENAMED] and world.events.lines == []
+
+
+@pytest.mark.parametrize(
+    ("answers", "total"),
+    [
+        ([(0, list(range(MAX_A_CALL))), (0, [7])], MAX_A_CALL + 1),
+        ([(0, list(range(MAX_A_CALL))), (0, [])], MAX_A_CALL),
+        ([(0, list(range(MAX_A_CALL - 1))), (0, [7])], MAX_A_CALL - 1),
+        ([(56, list(range(MAX_A_CALL))), (0, [7])], MAX_A_CALL),
+        ([(0, [3])], 1),
+    ],
+)
+def test_it_is_asked_again_while_a_call_took_as_many_as_it_may(world, answers, total):
+    partition, job, asked, told = scripted(world, *answers)
+    assert job.retain(partition) == total
+    taken = [bases for _, bases in answers[: len(asked)] if bases]
+    assert sum(map(len, taken)) == total
+    assert [one for one in told if one != RENAMED] == [
+        one for bases in taken for one in (("segments_deleted", len(bases)), ("t-0", bases))
+    ]
+    assert world.events.named("segments_deleted") == [
+        {"partition": "t-0", "count": len(bases), "first": bases[0], "last": bases[-1]} for bases in taken
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "again", "said"),
+    [
+        (ErrorCode.REQUEST_TIMED_OUT, True, []),
+        (ErrorCode.KAFKA_STORAGE_ERROR, False, [{"partition": "t-0"}]),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False, []),
+    ],
+)
+def test_one_that_is_busy_comes_again_and_one_that_failed_is_said(world, error, again, said):
+    _, job, asked, _ = scripted(world, (error, []), (0, []))
+    job.do_work()
+    assert world.events.named("retention_failed") == said and len(asked) == 1
+    world.clock.advance(BUSY_RETRY_MS)
+    job.do_work()
+    assert len(asked) == 1 + again

@@ -1,9 +1,15 @@
 """Files taken out of use stay for file.delete.delay.ms, then go; a successor finds what its predecessor left."""
 
+import errno
 import os
+from types import SimpleNamespace
 
+import pytest
+
+from mpbroker.log import segment_deletion
 from mpbroker.log.log_retention import LogRetention
-from mpbroker.log.segment_deletion import SEARCH_INTERVAL_MS, SegmentDeletion
+from mpbroker.log.segment_deletion import DIRECTORY_INTERVAL_MS, MAX_A_TURN, SEARCH_INTERVAL_MS, SegmentDeletion
+from tests.unit.log.log_world import config_of
 
 DELAY_MS = 60_000
 
@@ -75,3 +81,113 @@ def test_directories_of_deleted_topics_go_after_the_delay(world):
     deletion.do_work()
     assert not directory.exists()
     assert world.events.named("directory_removed") == [{"directory": "t-0.0123-delete"}]
+
+
+class Unlinking:
+    """A deletion that unlinks nothing real: what it did, in order."""
+
+    def __init__(self, world, monkeypatch, *overrides):
+        self.world, self.done = world, []
+        self.error = None
+        monkeypatch.setattr(segment_deletion.disk, "unlink", self.unlink)
+        monkeypatch.setattr(segment_deletion, "remove_deleted", self.remove)
+        self.removed = []
+        log = SimpleNamespace(close_stale=lambda: self.done.append("stale"), fail_log_dir=self.done.append)
+        keeper = world.keeper(log=log, config=config_of(*overrides), crash_point=lambda name: None)
+        self.job = SegmentDeletion(keeper, lambda: self.done.append("gone"))
+        self.partition = world.create(file_delete_delay_ms=str(DELAY_MS))
+        self.job.do_work()
+        self.done.clear()
+
+    def unlink(self, path):
+        self.done.append(os.path.basename(path))
+        if self.error:
+            raise OSError(self.error, "no")
+
+    def remove(self, data_dir, now_ms, delay_ms):
+        self.done.append(("directories", now_ms - self.world.clock.wall_ms(), delay_ms))
+        if self.error:
+            raise OSError(self.error, "no")
+        return self.removed
+
+    def pass_ms(self, ms):
+        self.world.clock.advance(ms)
+        self.job.do_work()
+        done, self.done = self.done, []
+        return done
+
+
+SLOW = "log.segment.delete.delay.ms=60000"
+
+
+def test_three_files_of_a_segment_wait_once_each_and_go_with_one_look_at_what_is_open(world, monkeypatch):
+    unlinking = Unlinking(world, monkeypatch, SLOW)
+    unlinking.job._directories.interval_ms = 10**9
+    monkeypatch.setattr(unlinking.job, "_remove_directories", lambda: None)
+    for _ in range(2):
+        unlinking.job.removed(unlinking.partition, [5])
+    assert unlinking.job.waiting == 3
+    names = [f"{5:020d}{suffix}.deleted" for suffix in (".index", ".log", ".timeindex")]
+    assert unlinking.pass_ms(DELAY_MS - 1) == [] and unlinking.job.remaining_ms() <= 1
+    assert unlinking.pass_ms(1) == [*names, "stale", "gone"]
+    assert unlinking.pass_ms(1) == [] and unlinking.job.waiting == 0
+
+
+@pytest.mark.parametrize(("number", "condemned"), [(errno.EIO, [0]), (errno.ENOSPC, [])])
+def test_a_file_that_cannot_be_unlinked_is_said(world, monkeypatch, number, condemned):
+    unlinking = Unlinking(world, monkeypatch, SLOW)
+    monkeypatch.setattr(unlinking.job, "_remove_directories", lambda: None)
+    unlinking.job._wait(unlinking.partition, "x.deleted")
+    unlinking.error = number
+    assert unlinking.pass_ms(DELAY_MS) == ["x.deleted", *condemned, "stale", "gone"]
+    [said] = world.events.named("segment_not_removed")
+    assert said["path"] == f"{world.path}/t-0/x.deleted" and said["error"].errno == number
+
+
+def test_so_many_files_a_turn_and_no_more(world, monkeypatch):
+    unlinking = Unlinking(world, monkeypatch, SLOW)
+    monkeypatch.setattr(unlinking.job, "_remove_directories", lambda: None)
+    for number in range(MAX_A_TURN + 1):
+        unlinking.job._wait(unlinking.partition, f"{number:04d}.deleted")
+    assert len(unlinking.pass_ms(DELAY_MS)) == MAX_A_TURN + 2 and unlinking.job.remaining_ms() == 0
+    assert unlinking.pass_ms(0) == [f"{MAX_A_TURN:04d}.deleted", "stale", "gone"]
+
+
+def test_what_is_too_much_to_remember_is_found_by_the_next_search(world, monkeypatch):
+    monkeypatch.setattr(segment_deletion, "MAX_WAITING", 2)
+    unlinking = Unlinking(world, monkeypatch, SLOW)
+    for name in "abc":
+        unlinking.job._wait(unlinking.partition, f"{name}.deleted")
+    assert unlinking.job.waiting == 2
+
+
+@pytest.mark.parametrize(
+    ("delay_ms", "interval_ms"),
+    [(0, 100), (99, 100), (100, 100), (101, 101), (DIRECTORY_INTERVAL_MS, 5000), (DIRECTORY_INTERVAL_MS + 1, 5000)],
+)
+def test_directories_are_looked_for_as_often_as_their_delay_asks(world, monkeypatch, delay_ms, interval_ms):
+    unlinking = Unlinking(world, monkeypatch, f"log.segment.delete.delay.ms={delay_ms}")
+    assert unlinking.job.remaining_ms() == interval_ms
+    assert unlinking.pass_ms(interval_ms - 1) == []
+    assert unlinking.pass_ms(1) == [("directories", 0, delay_ms)]
+    unlinking.removed = ["t-0.1-delete"]
+    assert unlinking.pass_ms(interval_ms) == [("directories", 0, delay_ms), "stale", "gone"]
+    assert world.events.named("directory_removed") == [{"directory": "t-0.1-delete"}]
+
+
+def test_directories_that_cannot_be_removed_are_said(world, monkeypatch):
+    unlinking = Unlinking(world, monkeypatch, "log.segment.delete.delay.ms=100")
+    unlinking.error, unlinking.removed = errno.EIO, ["t-0.1-delete"]
+    assert unlinking.pass_ms(100) == [("directories", 0, 100), 0]
+    assert world.events.named("directory_not_removed")[0]["error"].errno == errno.EIO
+    assert world.events.named("directory_removed") == []
+
+
+def test_when_something_may_be_due(world, monkeypatch):
+    unlinking = Unlinking(world, monkeypatch, SLOW)
+    assert unlinking.job.remaining_ms() == DIRECTORY_INTERVAL_MS
+    quick = unlinking.partition._replace(settings=world.create("u", ordinal=1, file_delete_delay_ms="7").settings)
+    unlinking.job._wait(quick, "x.deleted")
+    assert unlinking.job.remaining_ms() == 7
+    world.clock.advance(9)
+    assert unlinking.job.remaining_ms() == 0
