@@ -7,8 +7,9 @@ import os
 import pytest
 
 from mpbroker.errors import ErrorCode
+from mpbroker.log import clean_stop, disk
 from mpbroker.log.checkpoint_file import RECOVERY_POINT, read_checkpoint
-from mpbroker.log.clean_shutdown import MARKER, take_marker, write_marker
+from mpbroker.log.clean_shutdown import MARKER, remove_marker, take_marker, write_marker
 from mpbroker.log.log_keeper import LogKeeper
 from mpbroker.log.producer_snapshot import snapshot_offsets
 from mpbroker.log.syncs import InlineSyncs, Synced
@@ -158,3 +159,33 @@ class UnreadableLog:
 
     def state(self, _):
         raise RuntimeError("partition row 0 cannot be locked")
+
+
+@pytest.mark.parametrize(("number", "online"), [(errno.ENOSPC, True), (errno.EIO, False)])
+def test_a_marker_that_could_not_be_written_is_none(world, monkeypatch, number, online):
+    def refuse(*_, **__):
+        raise OSError(number, "no")
+
+    world.create()
+    monkeypatch.setattr(clean_stop, "write_marker", refuse)
+    assert LogKeeper(world.keeper()).stop() is False
+    [said] = world.events.named("marker_not_written")
+    assert said["error"].errno == number and world.log.log_dir_online(0) is online
+
+
+def test_a_directory_that_somebody_changed_has_no_marker(tmp_path):
+    write_marker(str(tmp_path), broker_epoch=5)
+    assert json.loads((tmp_path / MARKER).read_text()) == {"version": 0, "brokerEpoch": 5}
+    remove_marker(str(tmp_path))
+    assert not (tmp_path / MARKER).exists()
+
+
+@pytest.mark.parametrize(("at", "synced"), [("there", True), ("missing", False)])
+def test_a_marker_that_was_taken_does_not_come_back(tmp_path, monkeypatch, at, synced):
+    """After a power loss it would speak of what was written since."""
+    done = []
+    if at == "there":
+        write_marker(str(tmp_path))
+    monkeypatch.setattr(disk, "sync_directory", done.append)
+    assert take_marker(str(tmp_path)).clean is synced
+    assert done == [str(tmp_path)] * synced

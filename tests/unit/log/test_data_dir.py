@@ -1,7 +1,10 @@
 """The data directory: lock, identity, whether it can be written."""
 
 import base64
+import errno
+import fcntl
 import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -241,3 +244,105 @@ def test_a_lock_file_that_is_taken_away_each_time_is_somebodys(directory, monkey
     with pytest.raises(DataDirectoryInUse, match=f"data directory {directory} is in use"):
         data_dir.lock(directory)
     assert tries == [directory] * 100
+
+
+def test_nothing_of_an_earlier_holder_stays_in_the_lock_file(directory):
+    Path(directory, data_dir.LOCK_FILE).write_text("99999999999999\n")
+    taken = data_dir.lock(directory)
+    assert Path(directory, data_dir.LOCK_FILE).read_text() == f"{os.getpid()}\n"
+    taken.close()
+    assert taken.descriptor == -1
+
+
+@pytest.mark.parametrize(
+    ("content", "pid"), [(b"", 0), (b"17\n", 17), (b" 17 ", 17), (b"-17", 0), (b"x", 0), (b"1" * 33, int("1" * 32))]
+)
+def test_the_number_in_a_lock_file(directory, content, pid):
+    path = Path(directory, "numbered")
+    path.write_bytes(content)
+    with data_dir.disk.opened(str(path)) as descriptor:
+        assert data_dir._pid_in(descriptor) == pid
+
+
+@pytest.mark.parametrize(("given", "mode"), [({}, 0o777), ({"mode": 0o750}, 0o750)])
+def test_a_directory_is_made_for_whom_it_is_told_and_proven_with_a_file_of_our_own(tmp_path, monkeypatch, given, mode):
+    done = []
+    monkeypatch.setattr(data_dir.disk, "make_directories", lambda path, mode: done.append((path, mode)))
+    monkeypatch.setattr(data_dir.disk, "open_file", lambda path, flags, mode: done.append((path, flags, mode)) or 9)
+    monkeypatch.setattr(data_dir.disk.os, "close", done.append)
+    monkeypatch.setattr(data_dir.disk, "unlink", done.append)
+    data_dir.create("/d", **given)
+    probe = f"/d/.writable-{os.getpid()}"
+    assert done == [("/d", mode), (probe, os.O_CREAT | os.O_WRONLY, 0o600), 9, probe]
+
+
+def open_descriptors():
+    return set(os.listdir("/proc/self/fd"))
+
+
+def refuse(number):
+    def call(*_, **__):
+        raise OSError(number, os.strerror(number))
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "number", "raised"),
+    [
+        ("fcntl", "fcntl", errno.EAGAIN, DataDirectoryInUse),
+        ("fcntl", "fcntl", errno.EACCES, DataDirectoryInUse),
+        ("fcntl", "fcntl", errno.ENOLCK, ConfigError),
+        ("disk", "status", errno.EIO, ConfigError),
+        ("disk", "truncate", errno.EIO, ConfigError),
+        ("disk", "write", errno.ENOSPC, ConfigError),
+    ],
+)
+def test_a_lock_that_was_not_taken_leaves_no_descriptor(directory, monkeypatch, module, name, number, raised):
+    before = open_descriptors()
+    with monkeypatch.context() as patched:
+        patched.setattr(getattr(data_dir, module), name, refuse(number))
+        with pytest.raises(raised):
+            data_dir.lock(directory)
+    assert open_descriptors() == before
+    there = os.path.exists(os.path.join(directory, data_dir.LOCK_FILE))
+    assert there is (name not in ("truncate", "write")), "an empty file tells nobody anything"
+
+
+def test_a_lock_on_a_file_that_was_taken_away_keeps_nobody_out(directory, monkeypatch):
+    before = open_descriptors()
+    monkeypatch.setattr(data_dir, "_is_still", lambda name, descriptor: False)
+    assert data_dir._try_lock(directory) is None and open_descriptors() == before
+
+
+def test_asking_for_the_holder_leaves_no_descriptor(directory):
+    before = open_descriptors()
+    assert data_dir.holder(directory) is None
+    taken = data_dir.lock(directory)
+    taken.close()
+    assert data_dir.holder(directory) is None and open_descriptors() == before
+
+
+@pytest.mark.parametrize("byte", [0, 1, 10**9])
+def test_the_lock_is_on_all_that_the_file_is_or_may_be(directory, byte):
+    """Whoever holds a lock on any byte of it, a Kafka that has its first, is not disturbed."""
+    path = os.path.join(directory, data_dir.LOCK_FILE)
+    other = os.open(path, os.O_RDWR | os.O_CREAT)
+    fcntl.fcntl(other, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0))
+    with pytest.raises(DataDirectoryInUse):
+        data_dir.lock(directory)
+    assert data_dir.holder(directory) == 0
+    os.close(other)
+    data_dir.lock(directory).close()
+
+
+@pytest.mark.parametrize(
+    ("number", "read"), [("0", 0), ("2147483647", 2147483647), ("2147483648", None), ("00000000001", None), ("٣", None)]
+)
+def test_the_number_of_a_node(tmp_path, number, read):
+    (tmp_path / "meta.properties").write_text(f"version=1\nnode.id={number}\ncluster.id=c\n", "utf-8")
+    if read is not None:
+        assert data_dir.read_meta(str(tmp_path)) == MetaProperties("c", read, "")
+        return
+    with pytest.raises(ConfigError, match="must be the number of the node, 0 to 2147483647"):
+        data_dir.read_meta(str(tmp_path))
