@@ -111,6 +111,29 @@ def test_what_was_made_is_announced_once_for_a_request(epoch, announced):
     assert (topics.announced, code == 0) == (announced, bool(announced))
 
 
+@pytest.mark.parametrize(
+    ("can_create", "may_be_offline", "is_new", "code"),
+    [
+        (True, False, False, 0),
+        (True, False, True, 0),
+        (True, True, True, 0),
+        (True, True, False, ErrorCode.KAFKA_STORAGE_ERROR),
+        (False, False, True, ErrorCode.KAFKA_STORAGE_ERROR),
+        (False, True, True, ErrorCode.KAFKA_STORAGE_ERROR),
+    ],
+)
+def test_a_log_is_made_where_one_may_be_and_none_may_lie_in_a_directory_that_failed(
+    can_create, may_be_offline, is_new, code
+):
+    """One that was told of as new has no other."""
+    topics, made, request = Topics(), [], leader_and_isr(0)
+    topics.can_create, topics.may_be_offline, topics.dropped = can_create, may_be_offline, [0]
+    topics.create = lambda topic, partition: made.append(partition) or 0
+    request.topic_states[0].partition_states[0].is_new = is_new
+    assert requests(Log(), topics).leader_and_isr(request)[1] == [code]
+    assert made == ([] if code else [0])
+
+
 @pytest.mark.parametrize("call", ["replica_state", "become"])
 def test_a_role_that_could_not_be_set_is_asked_for_again(call):
     log = Log(call)

@@ -66,6 +66,21 @@ def test_a_socket_is_ours_until_acknowledged(setting):
     assert client.recv(10) == b""
 
 
+def test_an_acceptor_that_knows_nothing_is_told_of_every_connection(setting):
+    """In messages of its incarnation, of which none is one of a window."""
+    pair, _ = setting
+    receiver, other = HandoverReceiver(pair[1], 4), address_bytes("10.0.0.1")
+    receiver.open_connections.update({LOCAL: 3, other: 1})
+    assert send_message(pair[0], Message(receiver_module.HELLO, 4, 7, 0))
+    assert receiver.receive(20) == []
+    told = [receive_message(pair[0]) for _ in range(2)]
+    assert [(one.kind, one.processor_incarnation, one.acceptor_incarnation, one.sequence) for one in told] == [
+        (CONNECTIONS, 4, 7, 0),
+        (CONNECTIONS_END, 4, 7, 0),
+    ]
+    assert [one.peers for one in told] == [(Peer(LOCAL, 3), Peer(other, 1)), ()]
+
+
 def test_the_window_is_bounded(setting):
     pair, quotas = setting
     handover = _started(pair, quotas)

@@ -82,6 +82,30 @@ def test_each_version_that_clients_may_negotiate_is_one_that_was_meant():
     assert API_TABLE.versions() == VERSIONS
 
 
+def test_what_brokers_send_each_other_is_served_on_their_listeners_alone():
+    between = {4: (0, 7), 5: (0, 4), 6: (0, 8), 7: (0, 3), 56: (0, 3), 67: (0, 0)}
+    assert API_TABLE.versions(for_brokers=True) == dict(sorted((VERSIONS | between).items()))
+
+
+@pytest.mark.parametrize("key", sorted(API_TABLE.seldom))
+def test_the_versions_of_a_handler_that_is_seldom_needed_are_those_of_its_row(key):
+    found = API_TABLE.get(key)
+    assert (found.key, found.versions, found.served_from) == (key, API_TABLE.seldom[key], 0)
+
+
+def test_what_is_advertised_is_served_but_for_the_oldest_writes():
+    served = {key: API_TABLE.get(key) for key in (0, 1, 2, 3, 10, 18, 22)}
+    assert {key: (api.versions, api.served_from) for key, api in served.items()} == {
+        0: ((0, 13), 3),
+        1: ((4, 17), 0),
+        2: ((1, 10), 0),
+        3: ((0, 13), 0),
+        10: ((0, 6), 0),
+        18: ((0, 4), 0),
+        22: ((0, 5), 0),
+    }
+
+
 def test_a_failure_is_built_from_the_body_at_hand_or_from_the_frame(tmp_path):
     broker = InProcessBroker(tmp_path)
     broker.send(FetchRequest(), 11)

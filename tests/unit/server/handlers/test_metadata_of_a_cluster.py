@@ -2,6 +2,7 @@
 
 import pytest
 
+from mpbroker.errors import ERRORS
 from mpbroker.metadata.cluster_cache import ClusterCache
 from mpbroker.metadata.coordinator_partitions import partition_of
 from mpbroker.metadata.topic_names import OFFSETS_TOPIC
@@ -109,8 +110,11 @@ def test_the_leader_of_its_partition_coordinates_a_group(broker):
     expected = [leaders[partition_of(key, 3)] for key in keys]
     assert [(one.node_id, one.error_code) for one in answer.coordinators] == expected
     assert len(set(expected)) > 1
-    one = broker.call(FindCoordinatorRequest(key=keys[0]), 3)
-    assert (one.node_id, one.error_code) == expected[0]
+    for key, (node_id, code) in zip(keys, expected, strict=True):
+        one = broker.call(FindCoordinatorRequest(key=key), 3)
+        sentence = ERRORS[code].sentence if code else "NONE"
+        assert (one.node_id, one.error_code, one.error_message) == (node_id, code, sentence)
+    assert (-1, 15) in expected
 
 
 class Deaths:
