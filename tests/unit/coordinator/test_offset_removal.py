@@ -4,11 +4,21 @@ from types import SimpleNamespace
 
 import pytest
 
+from mpbroker.coordinator import offset_removal
 from mpbroker.coordinator.any_group import AnyGroup, Committed
-from mpbroker.coordinator.effects import Now
+from mpbroker.coordinator.effects import GroupRequest, Now
 from mpbroker.coordinator.group import Group, State
 from mpbroker.coordinator.offset_removal import _error, _old_offsets, drop_transactional
+from mpbroker.coordinator.offsets_records import group_key, offset_key
 from mpbroker.errors import ErrorCode
+from mpbroker.protocol.api_keys import ApiKey
+from mpbroker.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from tests.harness.group_calls import Calls
+from tests.harness.group_world import GROUP, TOPIC
 
 A, B, C = ("t", 0), ("t", 1), ("u", 0)
 
@@ -105,3 +115,117 @@ def test_of_whom_offsets_can_be_deleted(how, code):
             setattr(group, name, value)
     assert _error(SHARD, group, SimpleNamespace(appended=())) == code
     assert _error(SHARD, group, SimpleNamespace(appended=(3,))) == ErrorCode.NONE, "an earlier run deleted them"
+
+
+def one(offset):
+    return Committed(offset, -1, "", NOW_MS, -1, 1)
+
+
+@pytest.fixture
+def shard():
+    """With room for what it forgets."""
+    forgotten = []
+    env = SimpleNamespace(counts=SimpleNamespace(offsets=9, offsets_expired=0))
+    return SimpleNamespace(env=env, groups={}, forgotten=forgotten, forget=forgotten.append, appended=[])
+
+
+@pytest.fixture
+def full():
+    """Committed: A, B; pending: B, C; in a transaction: A, and D, which is nowhere else."""
+    group = Group("g")
+    group.state, group.offsets = State.STABLE, {"t": {0: one(1), 1: one(2)}}
+    group.pending_offsets = {B: 5, C: 6}
+    group.transactional = {7: {A: one(3), D: one(4)}}
+    return group
+
+
+D = ("v", 0)
+
+
+@pytest.mark.parametrize(
+    ("names", "keys", "offsets", "pending", "transactional", "counted"),
+    [
+        ([A], [A], {"t": {1: one(2)}}, {B: 5, C: 6}, {7: {D: one(4)}}, 8),
+        ([B], [B], {"t": {0: one(1)}}, {C: 6}, {7: {A: one(3), D: one(4)}}, 8),
+        ([C], [C], {"t": {0: one(1), 1: one(2)}}, {B: 5}, {7: {A: one(3), D: one(4)}}, 9),
+        ([D], [D], {"t": {0: one(1), 1: one(2)}}, {B: 5, C: 6}, {7: {A: one(3)}}, 9),
+        ([("x", 0)], [], {"t": {0: one(1), 1: one(2)}}, {B: 5, C: 6}, {7: {A: one(3), D: one(4)}}, 9),
+        ([A, B, C, D, A], [A, B, C, D], {}, {}, {}, 7),
+    ],
+)
+def test_an_offset_goes_from_everywhere_and_is_counted_if_it_was_committed(
+    shard, full, names, keys, offsets, pending, transactional, counted
+):
+    found = offset_removal.remove_offsets(shard, full, names)
+    assert found == [offset_key("g", *name) for name in keys]
+    assert (full.offsets, full.pending_offsets, full.transactional) == (offsets, pending, transactional)
+    assert shard.env.counts.offsets == counted and shard.forgotten == [], "it has members"
+
+
+@pytest.mark.parametrize(
+    ("fields", "names", "is_forgotten"),
+    [
+        ({}, [A, B, C, D], True),
+        ({}, [A, B, C], False),
+        ({"state": State.STABLE}, [A, B, C, D], False),
+        ({"pending": {"id": 5}}, [A, B, C, D], False),
+    ],
+    ids=["nothing is left", "one is in a transaction", "it has members", "somebody is about to join"],
+)
+def test_an_empty_group_goes_with_its_last_offset(shard, full, fields, names, is_forgotten):
+    full.state, full.generation = State.EMPTY, 3
+    for name, value in fields.items():
+        setattr(full, name, value)
+    keys = offset_removal.remove_offsets(shard, full, names)
+    assert keys[len(names) :] == ([group_key("g")] if is_forgotten else [])
+    assert shard.forgotten == ([full] if is_forgotten else [])
+
+
+def test_with_a_topic_go_its_offsets_and_no_group_that_had_none(shard, full, monkeypatch):
+    other, dead = Group("other"), Group("dead")
+    dead.mark_dead(True)
+    dead.offsets = {"t": {0: one(1)}}
+    shard.groups = {group.id: group for group in (full, other, dead)}
+    monkeypatch.setattr(offset_removal, "_append", lambda shard, keys, token, now: shard.appended.append((keys, token)))
+    offset_removal.remove_topic(shard, "t", Now(1, NOW_MS))
+    assert sorted(shard.appended[0][0]) == sorted(offset_key("g", *name) for name in (A, B))
+    assert shard.forgotten == [] and dead.offsets == {"t": {0: one(1)}}
+    assert (full.offsets, full.pending_offsets, full.transactional) == ({}, {C: 6}, {7: {D: one(4)}})
+    offset_removal.remove_topic(shard, "u", Now(1, NOW_MS))
+    assert shard.appended[1] == ([offset_key("g", *C)], None)
+
+
+def test_what_is_too_old_is_counted_and_what_is_in_a_transaction_stays(shard, full, monkeypatch):
+    again = []
+    dead = Group("dead")
+    dead.mark_dead(True)
+    shard.is_open, shard.groups = True, {"g": full, "dead": dead}
+    shard.env.settings = SimpleNamespace(retention_ms=KEPT_MS, retention_check_ms=700)
+    shard.env.timers = SimpleNamespace(at=lambda ms, *call: again.append(ms))
+    full.state, full.protocol_type, full.state_ms = State.EMPTY, "consumer", -1
+    full.pending_offsets.clear()
+    monkeypatch.setattr(offset_removal, "_append", lambda shard, keys, token, now: shard.appended.append(keys))
+    now = Now(100, NOW_MS + KEPT_MS)
+    offset_removal._remove_old(shard, now)
+    assert shard.appended == [[offset_key("g", *B)]] and again == [800]
+    assert (shard.env.counts.offsets_expired, shard.env.counts.offsets) == (1, 8)
+    shard.is_open = False
+    offset_removal._remove_old(shard, now)
+    assert len(shard.appended) == 1 and again == [800]
+
+
+def test_deleting_what_is_not_there_is_not_recorded():
+    """And a second run of what was recorded is not recorded again."""
+    calls = Calls()
+    calls.commit(5)
+    calls.world.topics.create(TOPIC, 2)
+    rows = [OffsetDeleteRequestPartition(0)]
+    message = OffsetDeleteRequest(GROUP, [OffsetDeleteRequestTopic(TOPIC, rows)])
+    written = len(calls.world.log)
+    world = calls.world
+    again = GroupRequest(0, ApiKey.OFFSET_DELETE, 0, message, appended=frozenset({world.partition}))
+    [answer] = world.coordinator.handle(again, world.now())
+    assert [row.error_code for row in answer.message.topics[0].partitions] == [0] and len(world.log) == written
+    calls.commit(5)
+    calls.join()
+    assert calls.ask(message, 0).answer.topics[0].partitions[0].error_code in (0, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)

@@ -168,3 +168,108 @@ def test_what_retention_took_meanwhile_is_left_out(broker, monkeypatch):
     monkeypatch.setattr(logs, "find", find_later)
     loads.run()
     assert asked == [0, 1, 2, 4, 5] and len(loads.records[0]) == 5 - 1 and loads.loaded == [0]
+
+
+class Logs:
+    """One log from 5 to 9 of which `find` and `read_into` say what a test wants."""
+
+    def __init__(self, found, read=(0, 0)):
+        self.found, self.read, self.asked = found, read, []
+
+    def state(self, ordinal):
+        return SimpleNamespace(log_start=5, leo=9)
+
+    def find(self, ordinal, offset, *words):
+        self.asked.append((ordinal, offset))
+        return self.found
+
+    def read_into(self, plan, stored):
+        self.asked.append(len(stored))
+        return self.read
+
+
+@pytest.mark.parametrize(
+    ("found", "read", "detail"),
+    [
+        ((ErrorCode.OFFSET_OUT_OF_RANGE, SimpleNamespace(log_start=5, length=0)), (0, 0), "error 1"),
+        ((ErrorCode.KAFKA_STORAGE_ERROR, SimpleNamespace(log_start=7, length=0)), (0, 0), "error 56"),
+        ((0, SimpleNamespace(log_start=7, length=0)), (0, 0), "error 0"),
+        ((0, SimpleNamespace(log_start=5, length=10)), (ErrorCode.KAFKA_STORAGE_ERROR, 0), "error 56"),
+    ],
+    ids=["out of range", "another error", "nothing there", "not read"],
+)
+def test_a_log_that_cannot_be_read_is_loaded_as_far_as_it_was_and_that_is_said(found, read, detail):
+    logs, lines, loaded = Logs(found, read), [], []
+    log = SimpleNamespace(error=lambda event, **fields: lines.append((event, fields)))
+    loader = OffsetsLoader(logs, log, lambda: None, loaded.append)
+    loader.begin(3, 8)
+    loader.step()
+    assert loaded == [3] and loader.is_idle and logs.asked[0] == (8, 5)
+    fields = {"topic": OFFSETS_TOPIC, "partition": 3, "offset": 5, "detail": detail}
+    assert lines == [("offsets_unreadable", fields)]
+
+
+def test_a_damaged_batch_is_said(broker, tmp_path):
+    [ordinal] = broker.create_topic(OFFSETS_TOPIC, internal=True)
+    fill(broker, ordinal, [encode_batch([(b"key", b"value", 5)], codec=1)], max_timestamp=5)
+    path = next(tmp_path.glob(f"{OFFSETS_TOPIC}-0/*.log"))
+    damaged = bytearray(path.read_bytes())
+    damaged[-5] ^= 0xFF
+    path.write_bytes(damaged)
+    loads, lines = Loads(broker), []
+    loads.loader._log = SimpleNamespace(error=lambda event, **fields: lines.append((event, fields["partition"])))
+    loads.loader.begin(0, ordinal)
+    loads.run()
+    assert (loads.loaded, lines, loads.records) == ([0], [("offsets_unreadable", 0)], {})
+
+
+def test_a_log_whose_beginning_went_by_is_read_from_there_on():
+    """The same plan with another word of the log is no reason to go there."""
+    logs = Logs((ErrorCode.OFFSET_OUT_OF_RANGE, SimpleNamespace(log_start=7)))
+    loader, loaded = OffsetsLoader(logs, None, lambda: None, []), []
+    loader.begin(3, 8)
+    loader.step()
+    logs.found = (0, SimpleNamespace(log_start=9, length=4))
+    logs.read = (0, 0)
+    loader.step()
+    assert logs.asked == [(8, 5), (8, 7), 4] and loaded == []
+
+
+def test_what_is_forgotten_is_not_read(broker):
+    ordinals = broker.create_topic(OFFSETS_TOPIC, 2, internal=True)
+    for ordinal in ordinals:
+        fill(broker, ordinal, batches(1))
+    loads = Loads(broker)
+    for partition, ordinal in enumerate(ordinals):
+        loads.loader.begin(partition, ordinal)
+    loads.loader.forget(0)
+    loads.run()
+    assert loads.loaded == [1] and set(loads.records) == {1}
+    loads.loader.forget(1)
+    loads.loader.step()
+    assert loads.loaded == [1]
+
+
+def test_batches_of_transactions_take_turns_with_others_however_small_the_slices(broker, monkeypatch):
+    monkeypatch.setattr(offsets_loader, "SLICE_BYTES", 1)
+    [ordinal] = broker.create_topic(OFFSETS_TOPIC, internal=True)
+    assert broker.log.verify(ordinal, 7, 0) == 0
+    for number in range(3):
+        written = {"producer_id": 7, "producer_epoch": 0, "base_sequence": number, "transactional": True}
+        fill(broker, ordinal, [encode_batch([(b"t%d" % number, b"v", 5)], **written)])
+        fill(broker, ordinal, [encode_batch([(b"p%d" % number, b"v", 5)])])
+    loads = Loads(broker)
+    loads.loader.begin(0, ordinal)
+    assert loads.run() == 6
+    assert loads.records[0] == [(b"p0", b"v"), (b"p1", b"v"), (b"p2", b"v")]
+    assert loads.transactional == [(7, 2 * number, [(b"t%d" % number, b"v")]) for number in range(3)]
+
+
+def test_a_marker_is_told_by_its_key():
+    told = []
+    target = SimpleNamespace(load_marker=lambda *words: told.append(words))
+    loader = OffsetsLoader(None, None, lambda: target, None)
+    info = SimpleNamespace(attributes=offsets_loader.ATTRIBUTE_CONTROL, producer_id=7, base_offset=0)
+    keys = [None, b"", b"\0\0\0", b"\0\0\0\1", b"\0\0\0\0", b"\0\0\0\1more", b"\0\0\0\2"]
+    loader._load(3, info, [SimpleNamespace(key=key, value=b"") for key in keys])
+    assert told == [(3, 7, True), (3, 7, False), (3, 7, True), (3, 7, False)]

@@ -5,7 +5,7 @@ import pytest
 from mpbroker.coordinator.any_group import MAX_NAME_BYTES
 from mpbroker.coordinator.effects import GroupRequest
 from mpbroker.coordinator.group_coordinator import _request_error
-from mpbroker.coordinator.responses import failure
+from mpbroker.coordinator.responses import failure, loading
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.messages.heartbeat import HeartbeatRequest
 from mpbroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -15,6 +15,11 @@ from mpbroker.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
 )
 from mpbroker.protocol.messages.sync_group import SyncGroupRequest
+from mpbroker.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 
 HEARTBEAT, JOIN_GROUP, SYNC_GROUP, OFFSET_FETCH = 12, 11, 14, 9
 NONE, INVALID, UNKNOWN = ErrorCode.NONE, ErrorCode.INVALID_GROUP_ID, ErrorCode.UNKNOWN_SERVER_ERROR
@@ -77,3 +82,26 @@ def test_a_fetch_of_offsets_fails_as_its_version_has_it():
         ]
         assert (failed(version).topics, failed(version).error_code) == ([], 0)
     assert failure(request(OFFSET_FETCH, 1, OffsetFetchRequest("g", topics=None)), 16).topics == []
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "message", "code"),
+    [
+        (HEARTBEAT, 4, HeartbeatRequest("g"), NONE),
+        (SYNC_GROUP, 3, SyncGroupRequest("g"), ErrorCode.REBALANCE_IN_PROGRESS),
+        (JOIN_GROUP, 5, JoinGroupRequest("g"), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (HEARTBEAT, 0, HeartbeatRequest("g"), NONE),
+        (JOIN_GROUP, 0, JoinGroupRequest("g"), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+    ],
+)
+def test_what_each_hears_while_its_groups_partition_is_read(key, version, message, code):
+    assert loading(request(key, version, message)).error_code == code
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_offsets_of_a_transaction_are_refused_in_words_that_their_version_knows(version):
+    topics = [TxnOffsetCommitRequestTopic("t", [TxnOffsetCommitRequestPartition(0, 5)])]
+    answer = loading(request(28, version, TxnOffsetCommitRequest("tx", "g", topics=topics)))
+    [row] = answer.topics[0].partitions
+    later, now = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert row.error_code == (now if version < 2 else later)

@@ -37,3 +37,12 @@ def test_what_is_given_back_is_free(group):
     group.set_member("b", None)
     group.set_member("a", None)
     assert group.owners == {}
+
+
+def test_a_group_that_is_being_deleted_says_so(group):
+    group.set_member("a", None)
+    assert (group.is_dead, group.is_empty, group.state_name) == (False, True, "Empty")
+    group.mark_dead(True)
+    assert (group.is_dead, group.is_empty, group.state_name) == (True, False, "Dead")
+    group.mark_dead(False)
+    assert (group.is_dead, group.state_name) == (False, "Empty")

@@ -175,3 +175,28 @@ def test_nobody_has_to_ask_for_the_only_assignor():
     [answer] = group.beat("a", 0)
     assert (answer.error_code, answer.member_epoch) == (0, 2)
     assert [one.partitions for one in answer.assignment.topic_partitions] == [[0, 1]]
+
+
+def test_a_member_whose_session_is_over_is_counted_and_nothing_waits_for_it(group):
+    group.beat("a", 0)
+    group.beat("b", 0)
+    before = group.rebalances
+    group.world.advance(group.world.settings.consumer_session_timeout_ms - 1)
+    group.beat("a", 2)
+    group.world.advance(1)
+    assert set(group.found.members) == {"a"} and group.world.coordinator.counts.members_expired == 1
+    assert group.rebalances == before + 1
+    assert {name for _, name in group.found.deadlines} == {"a"}
+
+
+def test_a_pattern_goes_with_the_last_member_that_has_it(group):
+    for name in "ab":
+        group.beat(name, 0, subscribed_topic_names=[], subscribed_topic_regex="t.*")
+        group.world.advance(1)
+    assert set(group.found.resolved) == {"t.*"}
+    key = records.key_of(records.PATTERN, GROUP, "t.*")
+    group.beat("b", -1)
+    assert set(group.found.resolved) == {"t.*"} and (key, None) not in group.world.log, "another one has it"
+    group.beat("a", -1)
+    assert not group.found.resolved and group.world.log.count((key, None)) == 1
+    assert group.found.deadlines == {}

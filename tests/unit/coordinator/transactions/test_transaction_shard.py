@@ -63,3 +63,17 @@ def test_a_coordinator_on_another_broker_is_heard_once():
     for _ in range(2):
         env.asked(number, 9, NOW)
     assert told == [(9, NOW)]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS])
+def test_ids_move_while_their_tombstones_are_on_their_way(code):
+    env = environment()
+    shard = TransactionShard(3, 4, env)
+    entries = [shard.restore(found(name, 0)) for name in "ab"]
+    shard.append_tombstones(entries, NOW)
+    [append] = env.take_effects()
+    assert [value for _, value in append.records] == [None, None] and append.token is None
+    assert [one.is_moving for one in entries] == [True, True] and set(shard.entries) == set("ab")
+    shard.done(append.number, code, NOW)
+    assert [one.is_moving for one in entries] == [False, False]
+    assert (set(shard.entries), env.counts.ids_expired) == ((set(), 2) if code == 0 else (set("ab"), 0))
