@@ -39,6 +39,12 @@ def test_each_is_named_once_if_it_lives_and_has_this_listener():
     assert [place[:3] for place in places_of(context(brokers), REQUEST, leaders)] == [(1, "one", 11), (4, "four", 14)]
 
 
+def test_brokers_are_those_of_now():
+    known = context()
+    known.cluster.refresh = lambda: known.cluster.brokers.update({5: Broker(5, 1, [Endpoint("OUT", 0, "five", 15)])})
+    assert [place.node_id for place in places_of(known, REQUEST, [Leader(5, 1)])] == [5]
+
+
 def test_a_broker_by_itself_names_itself():
     alone = context()
     alone.cluster = None
