@@ -25,6 +25,16 @@ def test_what_is_published_is_read_and_before_that_what_a_new_cluster_has():
         (16, 2, "might delete metadata"),
         (16, 3, "Unsafe metadata downgrade"),
         (3, 2, "less than 3.3-IV0"),
+        (3, 3, "Invalid metadata.version 3. Unable to set"),
+        (4, 2, "Invalid metadata.version 4. Refusing to perform the requested downgrade"),
+        (4, 3, "Invalid metadata.version 4. Unsafe metadata downgrade"),
+        (17, 2, None),
+        (0, 2, "only supports versions 1-21"),
+        (-1, 2, "A feature version cannot be less than 0."),
+        (20, 1, None),
+        (20, 2, None),
+        (20, 0, "given upgrade type"),
+        (20, 4, "given upgrade type"),
         (21, 1, None),
         (21, 2, "to a newer version"),
         (22, 1, "only supports versions 1-21"),
@@ -34,3 +44,39 @@ def test_what_is_published_is_read_and_before_that_what_a_new_cluster_has():
 def test_metadata_versions_from_20(level, kind, part):
     sentence = refusal("metadata.version", level, kind, FeatureLevels(1, 20), 3)
     assert (sentence is None) if part is None else part in sentence
+
+
+@pytest.mark.parametrize(
+    ("present", "level", "kind", "part"),
+    [
+        (16, 16, 1, None),
+        (16, 16, 2, None),
+        (16, 17, 1, None),
+        (16, 15, 2, "might delete"),
+        (4, 4, 3, None),
+        (4, 5, 1, None),
+    ],
+)
+def test_what_is_in_force_may_stay_however_old_it_is(present, level, kind, part):
+    sentence = refusal("metadata.version", level, kind, FeatureLevels(1, present), 3)
+    assert (sentence is None) if part is None else part in sentence
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "kind", "sentence"),
+    [
+        ("no.such", 1, 1, "Local controller 3 does not support this feature."),
+        ("no.such", 0, 2, None),
+        ("no.such", 0, 1, None),
+        ("kraft.version", 1, 1, None),
+        ("kraft.version", 2, 1, "Local controller 3 only supports versions 0-1"),
+        ("transaction.version", 2, 1, None),
+        ("transaction.version", 3, 1, "Local controller 3 only supports versions 0-2"),
+        ("group.version", 1, 1, None),
+        ("group.version", 2, 1, "Local controller 3 only supports versions 0-1"),
+        ("group.version", 0, 2, None),
+    ],
+)
+def test_what_this_program_could_run(name, level, kind, sentence):
+    why = None if sentence is None else f"Invalid update version {level} for feature {name}. {sentence}"
+    assert refusal(name, level, kind, FeatureLevels(), 3) == why
