@@ -84,3 +84,59 @@ def test_stop_replica(hosted, epoch, code):
 
 def test_stop_replica_of_an_offline_log():
     assert judge_stop_replica(HERE._replace(online=False), 5) == 56
+
+
+@pytest.mark.parametrize("hosted", [None, HERE, HERE._replace(online=False), HERE._replace(has_role=False)])
+@pytest.mark.parametrize("leader", [ME, 2])
+@pytest.mark.parametrize("replicas", [(1, 2), (2,), ()])
+@pytest.mark.parametrize("can_create", [True, False])
+def test_each_pair_of_what_is_here_and_what_is_wanted(hosted, leader, replicas, can_create):
+    """An offline log first, then whether it is ours at all, then whether there is room."""
+    found = judge_leader_and_isr(ME, hosted, wanted(leader, replicas=replicas), can_create)
+    role = Role.LEADER if leader == ME else Role.FOLLOWER
+    if hosted is not None and not hosted.online:
+        assert found == Verdict(56)
+    elif ME not in replicas:
+        assert found == Verdict(3)
+    elif hosted is None and not can_create:
+        assert found == Verdict(56)
+    else:
+        assert found == Verdict(0, role, create=hosted is None)
+
+
+@pytest.mark.parametrize("known", [-1, 100])
+@pytest.mark.parametrize("asked", [-1, 99, 100, 101])
+@pytest.mark.parametrize("controller", [3, 4, 5])
+def test_each_pair_of_epochs(known, asked, controller):
+    """A broker epoch that is not said is not compared."""
+    is_stale = asked != -1 and (known == -1 or asked < known)
+    code = 77 if is_stale else 11 if controller < 4 else 0
+    assert fence(Epochs(controller=4, broker=known), controller, asked) == code
+
+
+@pytest.mark.parametrize("has_role", [True, False])
+@pytest.mark.parametrize("untouched", [True, False])
+@pytest.mark.parametrize("epoch", [4, 5, 6])
+@pytest.mark.parametrize(("is_leader", "leader"), [(True, ME), (True, 2), (False, ME), (False, 2), (False, -1)])
+def test_only_what_is_found_as_it_is_wanted_is_done(has_role, untouched, epoch, is_leader, leader):
+    here = HERE._replace(has_role=has_role, untouched=untouched, is_leader=is_leader)
+    same = has_role and untouched and epoch == 5 and is_leader == (leader == ME)
+    assert is_done(ME, here, wanted(leader, epoch)) is same
+
+
+@pytest.mark.parametrize(
+    ("fields", "epoch", "topic_id", "code"),
+    [
+        ({}, 5, TOPIC, 11),
+        ({"has_role": False}, 5, TOPIC, 0),
+        ({"untouched": True}, 5, TOPIC, 0),
+        ({"has_role": False, "untouched": True}, 5, TOPIC, 0),
+        ({"has_role": False, "untouched": True}, 4, TOPIC, 11),
+        ({"untouched": True}, 6, b"x" * 16, 103),
+        ({"online": False}, 4, b"x" * 16, 56),
+        ({"has_role": False}, 4, b"x" * 16, 103),
+    ],
+)
+def test_why_a_role_is_refused(fields, epoch, topic_id, code):
+    found = judge_leader_and_isr(ME, HERE._replace(**fields), wanted(epoch=epoch, topic_id=topic_id), True)
+    assert found.code == code and (found.role is Role.NOTHING) is bool(code)

@@ -147,3 +147,79 @@ def test_what_a_predecessor_asked_for_is_asked_for_until_no_partition_is_busy():
 
 def raises_timeout(ordinal):
     raise TimeoutError
+
+
+class Proposed:
+    """`found`: what each look finds; how it was asked is noted."""
+
+    def __init__(self, *found, isr=(1, 2), hw=10, followers=()):
+        self.found, self.asked, self.told = list(found), [], []
+        self.log = SimpleNamespace(
+            take_isr_proposals=self._take,
+            replica_state=lambda ordinal: SimpleNamespace(isr=isr, hw=hw, followers=followers),
+            isr_answered=lambda *words: self.told.append(words) or 0,
+        )
+        self.proposals = IsrProposals(
+            log=self.log,
+            self_id=1,
+            lag_ms=1001,
+            identity_of=lambda ordinal: (b"t" * 16, ordinal),
+            broker_epoch=lambda broker: 100 + broker,
+        )
+
+    def _take(self, lag_ms, now_ms, again):
+        self.asked.append((lag_ms, now_ms, again))
+        return self.found.pop(0) if self.found else ([], False)
+
+
+@pytest.mark.parametrize(("second_ms", "looks"), [(499, -1), (500, 1001), (501, 1001)])
+def test_who_lags_is_looked_for_twice_in_its_time(second_ms, looks):
+    world = Proposed()
+    for now_ms in (1000, 1000 + second_ms):
+        assert world.proposals.next_request(now_ms) is None
+    assert world.asked == [(1001, 1000, True), (looks, 1000 + second_ms, False)]
+
+
+@pytest.mark.parametrize(("number", "asked", "again"), [(499, 499, False), (500, 500, False), (501, 500, True)])
+def test_so_many_partitions_are_asked_for_at_once_and_the_others_next(number, asked, again):
+    world = Proposed(([(ordinal, 4, 2, (1, 2)) for ordinal in range(number)], False))
+    (topic,) = world.proposals.next_request(0).topics
+    assert [one.partition_index for one in topic.partitions] == list(range(asked))
+    rows = [AlterPartitionPartitionResult(partition_index=n, partition_epoch=3, isr=[1, 2]) for n in range(asked)]
+    topics = [AlterPartitionTopicResult(topic_id=b"t" * 16, partitions=rows)]
+    assert world.proposals.answered(AlterPartitionResponse(topics=topics), 1) == 0
+    assert len(world.told) == asked
+    world.proposals.next_request(2)
+    assert world.asked[1] == (-1, 2, again)
+
+
+@pytest.mark.parametrize(
+    ("log_end", "isr", "epoch"), [(9, (1, 2), 0), (10, (1, 2), 30), (11, (1, 2), 30), (0, (1, 2, 3), 30)]
+)
+def test_a_newcomer_has_all_that_is_committed(log_end, isr, epoch):
+    world = Proposed(([(7, 4, 2, (1, 3))], False), isr=isr, followers=((3, log_end, 0, 30),))
+    request = world.proposals.next_request(0)
+    members = request.topics[0].partitions[0].new_isr_with_epochs
+    assert [(one.broker_id, one.broker_epoch) for one in members] == [(1, 101), (3, epoch)]
+    found = request.topics[0].partitions[0]
+    assert (request.broker_id, request.broker_epoch, found.leader_epoch, found.partition_epoch) == (1, 101, 4, 2)
+
+
+@pytest.mark.parametrize("whole", [None, AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER)])
+def test_an_answer_that_comes_after_none_came_means_nothing(whole):
+    world = Proposed(([(7, 4, 2, (1, 2))], False))
+    world.proposals.next_request(0)
+    world.proposals.answered(whole, 10)
+    row = AlterPartitionPartitionResult(partition_index=7, partition_epoch=3, isr=[1, 2])
+    late = AlterPartitionResponse(topics=[AlterPartitionTopicResult(topic_id=b"t" * 16, partitions=[row])])
+    assert world.proposals.answered(late, 11) == 0 and world.told == []
+
+
+def test_what_an_answer_leaves_out_is_asked_for_again_at_once():
+    world = Proposed(([(7, 4, 2, (1, 2)), (8, 4, 2, (1, 2))], False))
+    world.proposals.next_request(0)
+    row = AlterPartitionPartitionResult(partition_index=7, partition_epoch=3, isr=[1, 2])
+    part = AlterPartitionResponse(topics=[AlterPartitionTopicResult(topic_id=b"t" * 16, partitions=[row])])
+    world.proposals.answered(part, 10)
+    world.proposals.next_request(10)
+    assert world.asked[1:] == [(-1, 10, True)] and len(world.told) == 1
