@@ -101,6 +101,7 @@ static void test_times_below_zero(void)
     CHECK(mpb_roll_is_due(&now, &options, &batch, -70, 50));
     options.segment_ms = -1;
     CHECK(!mpb_roll_is_due(&now, &options, &batch, -1, 50));
+    CHECK(mpb_roll_is_due(&now, &options, &batch, 0, 50));
 }
 
 static int64_t length_of(const struct fixture *f, int64_t base, const char *suffix)
@@ -137,6 +138,19 @@ static void check_rolled(struct fixture *f, const struct mpb_partition_copy *bef
     CHECK_EQ(mpb_load_relaxed(&f->core.partitions[0].intent.word), 0);
 }
 
+/* An entry for each batch behind the first: its last offset, and where it begins. */
+static void check_index(const struct fixture *f, int batches)
+{
+    uint8_t entry[MPB_INDEX_ENTRY_BYTES];
+    int fd = openat(f->log.dir_fd[0], "t-0/00000000000000000000.index", O_RDONLY);
+    for (int i = 1; i < batches; i++) {
+        CHECK_EQ(pread(fd, entry, sizeof entry, (i - 1) * MPB_INDEX_ENTRY_BYTES), sizeof entry);
+        CHECK_EQ(mpb_be32(entry), 3 * i + 2);
+        CHECK_EQ(mpb_be32(entry + 4), i * (MPB_BATCH_HEADER_BYTES + 60));
+    }
+    close(fd);
+}
+
 /* `times` in order; the old segment's index of times has so many entries behind the roll. */
 static void roll_behind(const int64_t *times, int batches, uint32_t entries)
 {
@@ -153,7 +167,8 @@ static void roll_behind(const int64_t *times, int batches, uint32_t entries)
     CHECK_EQ(counted(&f, MPB_C_LOG_ROLLS), 1);
     check_rolled(&f, &before);
     CHECK_EQ(length_of(&f, 0, "timeindex"), entries * MPB_TIME_INDEX_ENTRY_BYTES);
-    CHECK_EQ(length_of(&f, 0, "index"), before.index_bytes);
+    CHECK_EQ(length_of(&f, 0, "index"), (batches - 1) * MPB_INDEX_ENTRY_BYTES);
+    check_index(&f, batches);
     if (entries > 0) {
         uint8_t entry[MPB_TIME_INDEX_ENTRY_BYTES];
         int fd = openat(f.log.dir_fd[0], "t-0/00000000000000000000.timeindex", O_RDONLY);
@@ -195,6 +210,7 @@ static void test_failed_calls(void)
         failed = calls > fail_at;
         CHECK_EQ(error, failed ? MPB_ERR_KAFKA_STORAGE_ERROR : 0);
         CHECK_EQ(mpb_load_relaxed(&f.core.processes[f.log.slot].log_errno), failed ? ENOMEM : 0);
+        CHECK_EQ(mpb_load_relaxed(&f.core.partitions[0].intent.word), 0);
         if (failed) {
             CHECK(memcmp(mpb_partition_in_force(&f.core.partitions[0]), &before, sizeof before) == 0);
             CHECK_EQ(mpb_roll(&f.log, 0, 8000), 0);

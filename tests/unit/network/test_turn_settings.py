@@ -152,6 +152,17 @@ def test_bytes_that_are_there_already_are_seen_and_moved():
     assert bare.move_to(bytearray(0)) == 0 and bare.buffered() == 0
 
 
+def test_what_is_moved_stands_behind_the_frames_before(make):
+    """A request was taken out of the buffer: what is left begins where it ended."""
+    setting = make()
+    channel, far = setting.connect()
+    far.send(frame(API, 5, 1) + b"\0\0\0\x63abc")
+    assert setting.read() == [] and setting.claim().correlation_id == 1
+    assert channel.buffered() == 7 and channel.peek(99) == b"\0\0\0\x63abc"
+    view = bytearray(b"-----")
+    assert channel.move_to(view) == 3 and view == b"abc--" and channel.buffered() == 0
+
+
 def test_a_poll_takes_five_whole_numbers(make):
     setting = make()
     for wrong in ((), (0, 0, 0, 0), (0, 0, 0, 0, 0, 0), (0, 0, "x", 0, 0)):

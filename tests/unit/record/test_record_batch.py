@@ -1,3 +1,5 @@
+import struct
+
 import pytest
 
 from mpbroker import _native
@@ -100,3 +102,32 @@ def test_patched_header():
     ]
     with pytest.raises(ValueError, match="61 bytes"):
         _native.batch_patch_header(data[:60], 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("more", "attributes", "max_timestamp"),
+    [
+        ((), 0, 1020),
+        ((-1,), 0, 1020),
+        ((-1, None), 0, 1020),
+        ((-1, 7777), 0, 7777),
+        ((-1, -1), 0, -1),
+        ((0,), 8, 0),
+        ((123456,), 8, 123456),
+        ((123456, None), 8, 123456),
+        ((123456, 7777), 8, 123456),  # the log's time is everybody's
+    ],
+)
+def test_what_stands_in_a_patched_header(more, attributes, max_timestamp):
+    data = stored(0, 3)
+    header = _native.batch_patch_header(data, 500, 9, *more)
+    assert struct.unpack_from(">q4xi", header) == (500, 9) and header[8:12] + header[16:17] == data[8:12] + data[16:17]
+    crc, found, delta, base, largest = struct.unpack_from(">Ihiqq", header, 17)
+    assert (found, delta, base, largest) == (attributes, 2, 1000, max_timestamp)
+    assert header[43:] == data[43:61] and crc == _native.crc32c(header[21:] + data[61:])
+
+
+def test_a_largest_timestamp_that_is_none():
+    for wrong in ("7", 1 << 63):
+        with pytest.raises((TypeError, OverflowError)):
+            _native.batch_patch_header(stored(0, 3), 500, 9, -1, wrong)

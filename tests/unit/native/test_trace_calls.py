@@ -1,0 +1,51 @@
+"""What the tracer asks of many records at once: how many failed, where the first slow one is, the ends of a segment."""
+
+import pytest
+
+from mpbroker._native import trace_scan, trace_summary
+from mpbroker.trace.record import GAUGE, NOT_REACHED, TraceRecord
+
+SAMPLED = 12  # bits behind which a record says for how many it stands
+
+
+def made(send_done=10, t0_ns=1000, **fields):
+    return TraceRecord(t0_ns, stage=(*(NOT_REACHED,) * 12, send_done), **fields).pack()
+
+
+QUICK, SLOW, FAILED, MARK = made(98), made(99), made(10, error=7), made(99, kind=GAUGE, error=7)
+
+
+@pytest.mark.parametrize(
+    ("records", "found"),
+    [
+        ([], (0, 0, -1)),
+        ([QUICK], (1, 0, -1)),
+        ([SLOW], (1, 0, 0)),
+        ([QUICK, SLOW, SLOW], (3, 0, 1)),
+        ([MARK, SLOW], (1, 0, 1)),
+        ([MARK, MARK], (0, 0, -1)),
+        ([FAILED, QUICK, FAILED], (3, 2, -1)),
+        ([made(error=-1)], (1, 1, -1)),
+        ([made(flags=3 << SAMPLED), made(flags=1 << SAMPLED | 0x200, error=7)], (10, 2, -1)),
+        ([made(10, rx_wait=88), made(10, rx_wait=89)], (2, 0, 1)),
+        ([made(NOT_REACHED), SLOW[:127]], (1, 0, -1)),
+    ],
+)
+def test_requests_failures_and_the_first_slow_one(records, found):
+    assert trace_scan(b"".join(records), 99) == found
+    assert trace_scan(b"".join(records), 0xFFFFFFFF) == (*found[:2], -1), "none is slow"
+
+
+def test_a_tick_more_or_less():
+    assert [trace_scan(QUICK + SLOW, ticks)[2] for ticks in (0, 98, 99, 100)] == [0, 0, 1, -1]
+
+
+def test_the_ends_of_a_segment():
+    """Of requests only; of those that were not sent no time is known; APIs beyond the slots share the last one."""
+    assert trace_summary(b"") == (0, 2**64 - 1, 0, 0, [])
+    assert trace_summary(MARK) == (0, 2**64 - 1, 0, 0, [])
+    assert trace_summary(made(7, t0_ns=5, api_key=3)) == (1, 5, 5, 7, [(3, 1)])
+    keys = [0, 62, 63, 64, 500, -1, 62, 0, 0]
+    records = [made(20 + at, t0_ns=500 - at if at % 2 else 400 + at, api_key=key) for at, key in enumerate(keys)]
+    records += [made(NOT_REACHED, t0_ns=450, api_key=5), MARK, made(99)[:100]]
+    assert trace_summary(b"".join(records)) == (10, 400, 499, 28, [(0, 3), (5, 1), (62, 2), (63, 4)])
