@@ -119,14 +119,15 @@ def test_what_a_cluster_shows(tmp_path):
         )
         assert plain(caught_up, REPLICAS + "leadercount") == 0
         lines = (cluster.directory / f"broker-{controller}" / "state-change.log").read_text().splitlines()
+        stop_ns = time.time_ns()
     changed = [line for line in lines if " partition_state_changed " in line and f"topic={TOPIC}" in line]
     assert len({line.split("partition=")[1].split()[0] for line in changed}) == PARTITIONS
     assert any(" control_request_sent " in line and "request=LeaderAndIsr" in line for line in lines)
     assert any(" control_request_answered " in line and "outcome=NONE" in line for line in lines)
-    check_roles(cluster, victim)
+    check_roles(cluster, victim, stop_ns)
 
 
-def check_roles(cluster, victim):
+def check_roles(cluster, victim, stop_ns):
     """In each leader epoch at most one broker led; who took over from the dead one says so."""
     rows = (
         open_input([cluster.directory / f"broker-{broker}" / "traces" for broker in (1, 2, 3)])
@@ -141,4 +142,6 @@ def check_roles(cluster, victim):
     taken = {partition for partition, epoch, broker in led if epoch > 0 and broker != victim}
     assert taken >= {partition for partition, epoch, broker in led if epoch == 0 and broker == victim} != set()
     assert all(row["high_watermark"] <= row["log_end"] for row in rows)
-    assert all((row["leader"] is None) == (row["new_role"] == "none") for row in rows), "given up at the stop: nobody"
+    assert all(row["leader"] is None for row in rows if row["new_role"] == "none"), "given up: nobody"
+    led_by_nobody = [row for row in rows if row["leader"] is None and row["new_role"] != "none"]
+    assert all(row["epoch_ns"] >= stop_ns for row in led_by_nobody), "a slow stop leaves followers whose leader is gone"
