@@ -82,6 +82,13 @@ def test_a_long_sentence_is_shortened_not_dropped():
     assert result.error_message == "s" * 1000
 
 
+@pytest.mark.parametrize(("length", "left"), [(0, 0), (999, 999), (1000, 1000), (1001, 1000)])
+def test_a_sentence_has_at_most_a_thousand_characters(length, left):
+    result = TopicResult("a", 40, "s" * length, b"i" * 16, 3, 2)
+    (found,) = decode_answer(encode_answer(TopicResults([result], 7))).results
+    assert found == TopicResult("a", 40, "s" * left, b"i" * 16, 3, 2)
+
+
 @pytest.mark.parametrize("junk", [b"", b"\xc1", msgspec.msgpack.encode({"type": "format_disk"}), b"\x93"])
 def test_bytes_that_are_no_command(junk):
     with pytest.raises(msgspec.DecodeError):

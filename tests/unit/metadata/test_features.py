@@ -80,3 +80,17 @@ def test_what_is_in_force_may_stay_however_old_it_is(present, level, kind, part)
 def test_what_this_program_could_run(name, level, kind, sentence):
     why = None if sentence is None else f"Invalid update version {level} for feature {name}. {sentence}"
     assert refusal(name, level, kind, FeatureLevels(), 3) == why
+
+
+def test_levels_by_their_features_names():
+    levels = FeatureLevels(5, 21, 1, 2, 1)
+    names = ("metadata.version", "kraft.version", "transaction.version", "group.version", "no.such")
+    assert [levels.of(name) for name in names] == [21, 1, 2, 1, 0]
+    changed = [levels.with_level(name, 0) for name in names]
+    assert [one[:] for one in changed] == [
+        (5, 0, 1, 2, 1),
+        (5, 21, 0, 2, 1),
+        (5, 21, 1, 0, 1),
+        (5, 21, 1, 2, 0),
+        (5, 21, 1, 2, 1),
+    ]

@@ -304,3 +304,20 @@ def test_a_cache_agrees_with_the_writer_after_any_history():
         if rng.random() < 0.4:
             world.cache.refresh()
             assert {topic.name: (topic.id, topic.row) for topic in world.cache.topics()} == expected
+
+
+def test_a_row_that_shows_no_topic_is_not_retired_again(world):
+    """Each announcement makes every process look."""
+    row = world.snapshot.reserve()
+    announced = metadata_generation(world.core)
+    world.snapshot.retire(row)
+    assert metadata_generation(world.core) == announced, "nothing was ever shown in it"
+    world.snapshot.publish(row, world.image(1, "orders", [5]))
+    before = topic_read(world.core, row)
+    for _ in range(2):
+        world.snapshot.retire(row)
+        assert metadata_generation(world.core) == announced + 2
+    gone = topic_read(world.core, row)
+    assert gone[1] == layout.TopicFlags.DELETING and gone[2:] == before[2:]
+    world.snapshot.announce(row)
+    assert metadata_generation(world.core) == announced + 3
