@@ -1,11 +1,14 @@
 """Single steps of the dash-cam: until when a dump goes on, when it is tried again, and when it is given up."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from mpbroker.trace import dashcam as module
-from mpbroker.trace.dashcam import AGAIN_MS, GIVE_UP_MS, STATE, Dashcam
+from mpbroker.trace.dashcam import AGAIN_MS, FINISH_S, GIVE_UP_MS, SPARE_BYTES, STATE, Dashcam
+from mpbroker.trace.dump_cause import ASKED, Cause
+from mpbroker.trace.mark_spool import Mark
 
 NS = 1_000_000
 WINDOW_MS, AFTER_MS = 1000, 100
@@ -47,6 +50,7 @@ def cause(at_ms, after_ms=0, text="asked"):
 
 
 def test_a_dump_goes_on_until_its_cause_says(world):
+    assert not world.one.is_busy
     world.one.want(cause(50, 30))
     assert world.made[0].until_ns == 80 * NS
     assert world.done == ["trace_dump_begun", "noted", "ended", "closed"]
@@ -121,3 +125,133 @@ def test_a_trigger_is_marked_before_its_dump_begins(world):
     one.turn(5 * NS, [SimpleNamespace(active={"a": 1}), SimpleNamespace(active={"b": 2})], own)
     begun = ["trace_dump_begun", "noted", "ended", "closed"]
     assert world.done == [{"a": 1, "b": 2}, ("slow", 5 * NS), "own", *begun, "written"] and one._asked == []
+
+
+@pytest.mark.parametrize(("after_ms", "goes_on_ms"), [(None, 0), (0, 0), (30, 30)])
+def test_who_asked_is_told_when_that_was_by_the_calendar(world, monkeypatch, after_ms, goes_on_ms):
+    """A marker waits in the spool for a while: its moment is earlier than now."""
+    clocks = SimpleNamespace(time_ns=lambda: 5000 * NS + 999_999, monotonic_ns=lambda: 700 * NS)
+    monkeypatch.setattr(module, "time", clocks)
+    world.one.asked(Mark(Path("/m"), "why", 650 * NS, after_ms))
+    assert world.one._asked == [Cause(ASKED, "why", 650 * NS, 4950, goes_on_ms)]
+
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("most_bytes", "lanes", "size"),
+    [
+        (64 * MIB, 4, 4 * MIB),
+        (64 * MIB, 0, 8 * MIB),
+        (4 * MIB, 1, 1 * MIB),
+        (4 * MIB, 4, 256 * KIB),
+        (4 * MIB, 5, 256 * KIB),
+        (1 << 40, 1, 8 * MIB),
+    ],
+)
+def test_segments_in_memory_are_small(world, most_bytes, lanes, size):
+    for window_ms, age_ms in ((16_000, 1000), (1600, 100), (1599, 100)):
+        world.one._bounds = SimpleNamespace(window_ms=window_ms, most_bytes=most_bytes)
+        assert world.one.limits(lanes) == (size, age_ms)
+
+
+@pytest.mark.parametrize("gone", [[], ["old.mpt"]])
+@pytest.mark.parametrize("dumping", [False, True])
+def test_what_is_in_memory_is_bounded_when_a_segment_ended_and_once_a_second(world, monkeypatch, gone, dumping):
+    one, done = world.one, []
+    one._seen_files, one._retained_ns, one._room = set(), 0, lambda: 77
+    one._dump = SimpleNamespace(add_closed=lambda: done.append("closed")) if dumping else None
+    monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: 5.0))
+    monkeypatch.setattr(
+        module.retention, "apply", lambda *words: done.append(words) or [Path("/d", name) for name in gone]
+    )
+    monkeypatch.setattr(module.manifest, "forget", lambda memory, names: done.append(names))
+    first, second = {Path("/d/a"): 1}, {Path("/d/b"): 2}
+    looked = []
+    for now_ms, active in ((10, first), (20, first), (30, second), (1029, second), (1030, second), (1031, second)):
+        one._bound(now_ms * NS, active)
+        looked.append(len(done) > 0)
+        if done:
+            expected = ["closed"] * dumping + [(one.memory, active, 5.0, 77, WINDOW_MS)] + [{"old.mpt"}] * bool(gone)
+            assert done == expected
+        done.clear()
+    assert looked == [True, False, True, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("most", "names", "segments", "free", "room"),
+    [
+        (100, 10, 0, 1000, 90),
+        (100, 50, 0, 1000, 50),
+        (100, 60, 0, 1000, 50),
+        (100, 10, 30, 40, 70),
+        (100, 10, 0, 0, 0),
+        (100, 10, 0, -1, 0),
+    ],
+)
+def test_there_is_room_for_what_the_setting_says_as_far_as_memory_goes(
+    world, monkeypatch, tmp_path, most, names, segments, free, room
+):
+    one = world.one
+    one._bounds = SimpleNamespace(window_ms=WINDOW_MS, most_bytes=most * KIB)
+    monkeypatch.setattr(module.dictionary, "PATTERN", "names*")
+    (tmp_path / "names-1").write_bytes(bytes(names * KIB))
+    monkeypatch.setattr(
+        module.retention, "candidates", lambda memory, active: [SimpleNamespace(file_bytes=segments * KIB)]
+    )
+    there = SimpleNamespace(f_bavail=SPARE_BYTES // KIB + free, f_frsize=KIB)
+    monkeypatch.setattr(module.os, "statvfs", lambda path: there)
+    assert one._room() == room * KIB
+
+
+@pytest.mark.parametrize("supervisor_gone", [False, True])
+def test_at_the_end_what_is_under_way_is_written_and_nothing_stays_in_memory(world, monkeypatch, supervisor_gone):
+    one, steps = world.one, []
+    now = SimpleNamespace(monotonic=lambda: 1.0, monotonic_ns=lambda: 9, time_ns=lambda: 5 * NS)
+    monkeypatch.setattr(module, "time", now)
+    monkeypatch.setattr(module.shutil, "rmtree", lambda path, ignore_errors: steps.append((path, ignore_errors)))
+
+    def write(now_ns):
+        steps.append((now_ns, one._dump.until_ns))
+        one._dump = None if len(steps) == 2 else one._dump
+
+    one._write = write
+    one.finish(supervisor_gone)
+    written = [(9, 0), (9, 0)] * supervisor_gone
+    assert steps == [*written, (one.memory, True)]
+    assert [made.causes[0].text for made in world.made] == ["the supervisor died"] * supervisor_gone
+
+
+def test_a_disk_that_does_not_take_the_last_dump_is_not_waited_for_for_ever(world, monkeypatch):
+    times = iter([0.0, FINISH_S, FINISH_S + 0.1])
+    now = SimpleNamespace(monotonic=lambda: next(times), monotonic_ns=lambda: 9)
+    monkeypatch.setattr(module, "time", now)
+    world.one._dump, tries = SimpleNamespace(until_ns=5, add_closed=lambda: None), []
+    world.one._write = tries.append
+    with pytest.raises(TimeoutError, match="did not take the dump within 10 s"):
+        world.one.finish(False)
+    assert tries == [9]
+
+
+def settings(**values):
+    return SimpleNamespace(data_dir="/data", trace_dir="/data/traces", node_id=4, **values)
+
+
+def numbered(first):
+    names = ("dashcam_bytes", "dashcam_ms", "retention_bytes", "retention_ms", "dashcam_after_ms")
+    names += ("dashcam_latency_ms", "dashcam_error_percent")
+    return settings(**{f"mpbroker_trace_{name}": first + number for number, name in enumerate(names)})
+
+
+def test_settings_are_taken_at_the_start_and_when_they_change(monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "dashcam_directory", lambda data_dir, boot_id: tmp_path / "memory")
+    for _ in range(2):  # a successor finds the directory
+        one = Dashcam(numbered(10), 7, None, None)
+        assert (tmp_path / "memory").stat().st_mode & 0o777 == 0o700
+    for first in (10, 20):
+        one.take_settings(numbered(first))
+        assert one._bounds == (first, first + 1) and one._disk == (first + 2, first + 3)
+        assert one.after_ms == first + 4 and one.trigger.limits == (first + 5, first + 6, first + 1, first + 4)
+    fresh = Dashcam(numbered(10), 7, None, None)
+    assert fresh._bounds == (10, 11) and fresh.trigger.limits == (15, 16, 11, 14) and not fresh.is_busy
