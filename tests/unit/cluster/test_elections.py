@@ -2,11 +2,13 @@
 
 import pytest
 
+from mpbroker.cluster.cluster_image import PartitionId
+from mpbroker.cluster.elections import Elections
 from mpbroker.cluster.events import Answered, ReadDone, Request, StoreBatch, Txn, TxnDone
 from mpbroker.metadata.commands import AllocateProducerIds
-from mpbroker.metadata.meta_store import Delete, Unknown
+from mpbroker.metadata.meta_store import Delete, Put, Unknown
 from mpbroker.protocol.messages.update_metadata import UpdateMetadataResponse
-from tests.unit.cluster.controller_bench import ControllerBench, epoch_of
+from tests.unit.cluster.controller_bench import ControllerBench, alter, epoch_of
 
 
 @pytest.fixture
@@ -45,3 +47,38 @@ def test_it_is_not_settled_while_a_command_is_under_way(bench):
     assert not bench.controller.settled and bench.controller.event_queue_size == 1
     bench.carry_out([txn])
     assert bench.controller.settled and bench.controller.event_queue_size == 0
+
+
+def test_what_became_of_transactions_is_counted(bench):
+    bench.elect()
+    metrics, before = bench.controller.metrics, bench.controller.metrics.transactions
+    topic = bench.create()
+    made = metrics.transactions
+    assert made > before and (metrics.conflicts, metrics.unknown) == (0, 0)
+    (txn,) = bench.controller.event(Request(99, AllocateProducerIds()), 0)
+    (read,) = bench.controller.event(TxnDone(txn.tag, Unknown(txn.tag)), 0)
+    assert (metrics.transactions, metrics.unknown) == (made, 1)
+    keys = [*(check.key for check in txn.checks), *(op.key for op in txn.ops)]
+    assert read.keys == tuple(dict.fromkeys(keys)), "each once"
+    bench.carry_out([read])
+    key = bench.keys.partition(topic, 0)
+    bench.store.txn([], [Put(key, bench.store.get(key)[1].value)], tag="")  # not seen yet
+    alter(bench, topic, [1, 2], partition_epoch=0)
+    assert metrics.conflicts == 1
+
+
+@pytest.mark.parametrize(
+    ("dirty", "in_step", "settled"), [({}, [], True), ({1: None}, [], False), ({}, [1], False), ({1: None}, [2], False)]
+)
+def test_elections_are_settled_when_nothing_is_to_be_looked_at(dirty, in_step, settled):
+    elections = object.__new__(Elections)
+    elections._dirty, elections._in_step = dirty, in_step
+    assert elections.settled is settled
+
+
+def test_a_partition_that_is_none_any_more_needs_nothing(bench):
+    topic = bench.create(assignments=([1, 2], [2, 1]))
+    bench.controller.image.partitions.clear()
+    decide = bench.controller._elections.decide
+    assert [decide(PartitionId(topic, number)) is None for number in (0, 1, 2, 3)] == [False, False, True, True]
+    assert decide(PartitionId(b"x" * 16, 0)) is None
