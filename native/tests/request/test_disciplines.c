@@ -53,12 +53,12 @@ static void send_answers(void)
             CHECK(mpb_sent(&d.p[p], (uint32_t)entry, 1, false));
 }
 
-/* Takes and answers the next request as if that had lasted `took_ns`; its id. */
+/* Takes and answers the next request as if that had lasted `took_ns`, whoever had the core meanwhile; its id. */
 static uint32_t next_taking(int handler, uint64_t took_ns)
 {
     int64_t entry = claim_of(handler);
     uint32_t id = id_of(&d, entry);
-    d.h[handler].taken_ns -= took_ns;
+    d.h[handler].taken_ns = mpb_trace_clock_ns() - took_ns;
     mpb_answer_nothing(&d.h[handler], (uint32_t)entry, MPB_ANSWER_NONE);
     send_answers();
     return id;
