@@ -22,6 +22,7 @@ from tests.harness.leftovers import left_names
 PR_SET_CHILD_SUBREAPER = 36
 END = b"end"
 LOOKS = 20
+SHM = Path("/dev/shm")
 
 
 class Outcome(NamedTuple):
@@ -97,9 +98,16 @@ class ForkedTests:
             if not children:
                 break
         base = self._room / str(pid)
-        for name in left_names(base) if base.exists() else ():
-            Path("/dev/shm", name).unlink(missing_ok=True)
+        remove_names(pid, base)
         shutil.rmtree(base, ignore_errors=True)
+
+
+def remove_names(pid: int, base: Path) -> None:
+    """Names in /dev/shm of this child, and of brokers that it had below its directory."""
+    of_brokers = left_names(base) if base.exists() else []
+    for name in {*of_brokers, *(one for one in os.listdir(SHM) if one.startswith("mp") and f"-{pid}-" in one)}:
+        path = SHM / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def _read(reading: int, until_s: float) -> list[bytes]:

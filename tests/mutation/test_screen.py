@@ -1,6 +1,7 @@
 """The sieve: a change in functions that run already, tests in children that leave nothing, who counts as noticed."""
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 from tests.mutation import screen as module
 from tests.mutation.change import changes_of
 from tests.mutation.code_swap import Functions
-from tests.mutation.forked_tests import Outcome
+from tests.mutation.forked_tests import Outcome, remove_names
 from tests.mutation.screen import Screen
 
 TEXT = """
@@ -136,6 +137,21 @@ def test_who_noticed_before_is_asked_first():
     world._outcomes = [GREEN]
     world._try(CHANGE, [], text)
     assert world.asked[2] == ([B, A], False)
+
+
+def test_what_a_killed_child_leaves_is_removed(tmp_path):
+    """Names of its own; those that have its number within another one are not its."""
+    pid = int(f"{os.getpid()}1")
+    names = [Path("/dev/shm", f"mpbroker-test-{pid}-{what}") for what in ("lane", "dashcam")]
+    others = Path("/dev/shm", f"mpbroker-test-x{pid}x-lane")
+    try:
+        for path in (names[0], others):
+            path.touch()
+        names[1].mkdir()
+        remove_names(pid, tmp_path)
+        assert [path.exists() for path in (*names, others)] == [False, False, True]
+    finally:
+        others.unlink()
 
 
 @pytest.mark.slow
