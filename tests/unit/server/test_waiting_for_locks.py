@@ -10,6 +10,11 @@ import pytest
 from mpbroker import _native
 from mpbroker.errors import ErrorCode
 from mpbroker.log.log_manager import Log
+from mpbroker.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from mpbroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from mpbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from mpbroker.server.request_handler import RequestHandler
@@ -164,6 +169,21 @@ def test_it_is_answered_at_its_own_timeout(broker, tmp_path):
         held.go_on()
     let_pass(broker, TIMEOUT_MS)
     assert (broker.log.state(0).leo, broker.log.state(1).leo) == (2, 1)
+
+
+def test_records_that_cannot_be_deleted_in_time_are_not_said_to_be(broker, tmp_path):
+    parts = [DeleteRecordsPartition(number, -1) for number in (0, 1)]
+    message = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=parts)], timeout_ms=TIMEOUT_MS)
+    with holder(broker, tmp_path, "append.log_written", append()) as held:
+        broker.send(message, 2)
+        broker.step()
+        let_pass(broker, TIMEOUT_MS)
+        [response] = answers(broker, message, 2)
+        told = [(one.error_code, one.low_watermark) for one in response.topics[0].partitions]
+        assert told == [(ErrorCode.REQUEST_TIMED_OUT, -1), (ErrorCode.NONE, 0)]
+        held.go_on()
+    let_pass(broker, TIMEOUT_MS)
+    assert broker.log.state(0).log_start == 0
 
 
 @pytest.mark.parametrize(("ends", "kind"), [("goes_on", 0), ("times_out", 3)])
