@@ -88,6 +88,7 @@ MPB_SCAN_CORRUPT: Final[int]
 
 TRACE_LANE_HEADER_BYTES: Final[int]
 TRACE_LANE_RECORDS: Final[int]
+TRACE_SIGNALLED: Final[int]
 
 # ---------------------------------------------------------------- shared memory (py_core.c)
 @final

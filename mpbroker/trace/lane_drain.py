@@ -110,7 +110,7 @@ class LaneDrain:
         return (self.limits.segment_bytes - writer.file_bytes) // RECORD_BYTES
 
     def use_origin(self, origin: Origin) -> None:
-        """What segments say from now on; the present one ends. OSError: it ends before anything else is
+        """What segments say from now on; the present one ends. OSError: it ends before requests or events are
         written."""
         self._origin = origin
         self._is_outdated = self._writer is not None

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 MIN_PAUSE_MS, TURN_MS = 10, 200
 RETENTION_MS = 60_000
-SIGNALLED: Final = 1  # MPB_TRACE_SIGNALLED
 OPEN_AGAIN_MS = 2_000
 _NS_PER_MS = 1_000_000
 LAST_NAMED_API = 66  # names of the APIs a broker may serve; they and fifteen listeners fit into a segment's header
@@ -191,7 +190,7 @@ class Tracer:
         self._row.wait = WaitName.TRACE_FLUSH
         ended = _native.trace_wait(tails, ctx.wakeup_fd, ctx.trace_bell_fd, ctx.trace_notices_fd, self._pause_ms)
         self._row.wait = 0
-        if ended == SIGNALLED:
+        if ended == _native.TRACE_SIGNALLED:
             ctx.drain_wakeups()
 
     def finish(self) -> None:

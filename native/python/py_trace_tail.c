@@ -130,14 +130,15 @@ static PyObject *py_trace_wait(PyObject *Py_UNUSED(module), PyObject *args)
 
 static PyMethodDef functions[] = {
     {"trace_wait", py_trace_wait, METH_VARARGS,
-     "trace_wait(tails, wakeup_fd, bell_fd, notices_fd, timeout_ms) -> 0 time over, 1 a signal, 2 a turn is needed. "
+     "trace_wait(tails, wakeup_fd, bell_fd, notices_fd, timeout_ms) -> 0 time over, TRACE_SIGNALLED, 2 needs a turn. "
      "tails: a tuple of (lane, tally or None, file, head_bytes, room in records), kept by the caller meanwhile."},
     {NULL, NULL, 0, NULL},
 };
 
 int mpb_add_trace_tail(PyObject *module)
 {
-    if (PyType_Ready(&TraceTallyType) < 0 || PyModule_AddFunctions(module, functions) < 0)
+    if (PyType_Ready(&TraceTallyType) < 0 || PyModule_AddFunctions(module, functions) < 0 ||
+        PyModule_AddIntConstant(module, "TRACE_SIGNALLED", MPB_TRACE_SIGNALLED) < 0)
         return -1;
     return PyModule_AddObjectRef(module, "TraceTally", (PyObject *)&TraceTallyType);
 }

@@ -45,8 +45,13 @@ class Functions:
             objects = self._found.get((file, *place[:2]), [])
             if other.co_freevars != code.co_freevars:
                 return None
-            found += [(one, other) for one in objects if one.__code__.co_freevars == code.co_freevars]
+            found += [(one, other) for one in objects if _same_place(one.__code__, code)]
         return found or None
+
+
+def _same_place(one: CodeType, other: CodeType) -> bool:
+    """Of functions that begin in one line and have one name, as lambdas may."""
+    return (one.co_code, one.co_varnames, one.co_freevars) == (other.co_code, other.co_varnames, other.co_freevars)
 
 
 def _functions(code: CodeType) -> Iterator[tuple[Place, CodeType]]:

@@ -32,7 +32,7 @@ class Thing:
     def twice(self):
         return 2 * self.size
 
-    pick = staticmethod(lambda a, b: a)
+    pick, take = staticmethod(lambda a, b: a), staticmethod(lambda a: [a])
 """
 
 
@@ -84,6 +84,11 @@ def test_what_was_done_when_it_was_imported_is_not(made, before, after):
     assert not made.swap(before, after)
 
 
+def test_of_two_functions_of_one_line_the_changed_one_is_exchanged(made):
+    assert made.swap("lambda a: [a]", "lambda a: (a)")
+    assert (made.Thing.pick(1, 2), made.Thing.take(1)) == (1, 1)
+
+
 def test_what_changes_nothing_is_not_tried(made):
     assert not made.swap("return m + n", "return m + n  # said")
 
@@ -116,7 +121,7 @@ CHANGE = changes_of("mpbroker/log/roll.py", "def f(n):\n    return n + 1\n")[0]
         ([GREEN, GREEN], "survived", [([A, B], True), ([A, B], False)]),
         ([Outcome([A], True), GREEN], "survived", [([A, B], True), ([B], False)]),
         (
-            [Outcome([A], False), GREEN, GREEN, GREEN],
+            [Outcome([A], False), GREEN, GREEN],
             "survived",
             [([A, B], True), ([B], True), ([B], False)],
         ),

@@ -1,9 +1,10 @@
 /* Between two turns of the tracer: which records reach the segment, what its tally says, and what ends the wait. */
+#define _GNU_SOURCE
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include "record/crc32.h"
 #include "tests/trace/lane_world.h"
@@ -23,10 +24,9 @@ struct ends { /* a lane, the end of a file, and what the tracer listens to */
 static struct ends new_ends(uint64_t capacity)
 {
     struct ends e = {.world = new_world(capacity)};
-    char path[] = "/tmp/mpbroker-tail-XXXXXX";
     CHECK_EQ(mpb_lane_attach(&e.lane, e.world->lane, sizeof e.world->lane), 0);
-    e.tail.file = mkstemp(path);
-    CHECK(e.tail.file >= 0 && unlink(path) == 0 && pipe(e.pipe) == 0);
+    e.tail.file = memfd_create("segment", MFD_CLOEXEC);
+    CHECK(e.tail.file >= 0 && pipe(e.pipe) == 0);
     e.bells = (struct mpb_trace_bells){e.pipe[0], eventfd(0, EFD_NONBLOCK), -1};
     e.tail.head_bytes = HEAD;
     e.tail.room = 1000000;

@@ -60,6 +60,12 @@ def test_a_tail_that_is_none(lane, change, words):
         _native.trace_wait(((lane, None, -1, 0, 0), change(lane)), -1, -1, -1, 0)
 
 
+def test_a_signal_ends_the_wait():
+    signalled = os.eventfd(1, os.EFD_NONBLOCK)
+    assert _native.trace_wait((), signalled, -1, -1, 10_000) == _native.TRACE_SIGNALLED
+    os.close(signalled)
+
+
 def test_a_lane_without_a_tally_is_not_written(lane, tmp_path):
     """Whatever descriptor stands beside it."""
     lane.put(full_request(0).pack())

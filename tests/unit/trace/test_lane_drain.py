@@ -104,14 +104,22 @@ def test_what_does_not_fit_or_is_watched_needs_a_step(tmp_path, both_ends):
     assert requests_in(tmp_path) == list(range(11))
 
 
-def test_a_tracer_that_dies_after_it_followed_is_followed(tmp_path, both_ends):
-    """What is in the file and beyond its counters is not written again, and none of it is lost."""
+@pytest.fixture
+def followed(tmp_path, both_ends):
+    """The writer, and a drain of five requests, three of which have followed its step."""
     writer, reader = both_ends
     drain = drain_of(reader, tmp_path)
     _finish(writer, 0, 2)
     drain.step(0)
     _finish(writer, 2, 3)
     assert _follow(drain) == 3
+    return writer, drain
+
+
+def test_a_tracer_that_dies_after_it_followed_is_followed(tmp_path, followed):
+    """What is in the file and beyond its counters is not written again, and none of it is lost."""
+    writer, drain = followed
+    reader = drain.lane
     _finish(writer, 5, 2)
     drain._writer.append(reader.peek(2))  # it is killed before they are released
     recover_directory(tmp_path, 4)
@@ -124,14 +132,9 @@ def test_a_tracer_that_dies_after_it_followed_is_followed(tmp_path, both_ends):
     assert statistics.collect(manifest.segments(tmp_path)).finished == 8
 
 
-def test_what_followed_is_noted_before_its_segment_ends(tmp_path, both_ends, monkeypatch):
+def test_what_followed_is_noted_before_its_segment_ends(tmp_path, followed, monkeypatch):
     """Else the next one would begin with numbers that are in this one already."""
-    writer, reader = both_ends
-    drain = drain_of(reader, tmp_path)
-    _finish(writer, 0, 2)
-    drain.step(0)
-    _finish(writer, 2, 3)
-    assert _follow(drain) == 3
+    writer, drain = followed
     with monkeypatch.context() as patch:
         patch.setattr(segment_writer, "_write_all", full_disk)
         with pytest.raises(OSError, match="No space"):
@@ -146,34 +149,29 @@ def test_what_followed_is_noted_before_its_segment_ends(tmp_path, both_ends, mon
     assert requests_in(tmp_path) == list(range(7)) and statistics.collect([first, second]).gaps() == []
 
 
-def test_after_a_change_of_origin_nothing_more_is_written_into_the_old_segment(tmp_path, both_ends, monkeypatch):
+def test_after_a_change_of_origin_nothing_more_is_written_into_the_old_segment(tmp_path, followed, monkeypatch):
     """Also where the disk is full at first."""
-    writer, reader = both_ends
-    drain = drain_of(reader, tmp_path)
-    _finish(writer, 0, 1)
-    drain.step(0)
-    _finish(writer, 1, 1)
-    assert _follow(drain) == 1
+    writer, drain = followed
     new = drain._origin._replace(extra={"listeners": ["new"]})
     with monkeypatch.context() as patch:
         patch.setattr(segment_writer, "_write_all", full_disk)
         with pytest.raises(OSError, match="No space"):
             drain.use_origin(new)
-        _finish(writer, 2, 1)
+        _finish(writer, 5, 1)
         assert _follow(drain) is None
         with pytest.raises(OSError, match="No space"):
             drain.step(0)
     assert drain.step(0) == 1
-    _finish(writer, 3, 1)
+    _finish(writer, 6, 1)
     assert _follow(drain) == 1
     drain.use_origin(new._replace(extra={"listeners": ["newer"]}))  # at once
-    _finish(writer, 4, 1)
+    _finish(writer, 7, 1)
     drain.step(0)
     drain.close()
     segments = manifest.segments(tmp_path)
     assert [one.opened.extra.get("listeners") for one in segments] == [None, ["new"], ["newer"]]
-    assert [one.opened.first_seq for one in segments] == [0, 2, 4]
-    assert requests_in(tmp_path) == list(range(5)) and statistics.collect(segments).gaps() == []
+    assert [one.opened.first_seq for one in segments] == [0, 5, 7]
+    assert requests_in(tmp_path) == list(range(8)) and statistics.collect(segments).gaps() == []
 
 
 def test_drops_are_counted_and_noticed(tmp_path, both_ends):

@@ -129,7 +129,7 @@ def _paused(world, monkeypatch, ended=0):
     return words[:-1]
 
 
-@pytest.mark.parametrize(("ended", "done"), [(0, []), (module.SIGNALLED, ["drained"]), (2, [])])
+@pytest.mark.parametrize(("ended", "done"), [(0, []), (module._native.TRACE_SIGNALLED, ["drained"]), (2, [])])
 def test_a_pause_ends_with_its_time_with_a_signal_or_when_a_turn_is_needed(world, monkeypatch, ended, done):
     world.made._drains = [SimpleNamespace(tail=lambda: "one"), SimpleNamespace(tail=lambda: "two")]
     assert _paused(world, monkeypatch, ended) == (("one", "two"), WAKEUP, BELL, NOTICES, TURN_MS)
