@@ -136,7 +136,6 @@ def prepare(shard: Shard, group: Group, now: Now) -> None:
     """Begin a join phase."""
     if group.state is State.COMPLETING:
         cancel_syncs(shard, group, ErrorCode.REBALANCE_IN_PROGRESS, now)
-    group.unsynced.clear()
     is_first = group.state is State.EMPTY
     shard.set_state(group, State.PREPARING, now)
     timeout_ms = group.rebalance_timeout_ms()

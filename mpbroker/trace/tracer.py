@@ -111,7 +111,6 @@ class Tracer:
             self._ctx.log.info("trace_segments_recovered", count=left)
         origin = Origin(config.node_id, getattr(self._ctx, "cluster_id", ""), time_namespace_ns(), self._describe())
         self._origin = origin
-        self._drains = []
         self._attach_lanes()
         self._own = OwnRecords(self._ctx, self._directory, self._drains)
         if self._dashcam is not None:

@@ -133,3 +133,13 @@ def test_files_with_unusable_content(write, content, why):
 def test_files_that_cannot_be_read(tmp_path, name, why):
     path = str(tmp_path / name)
     assert errors_of(gather(path, {}, [])) == [f"configuration file {path} cannot be read: {why}"]
+
+
+@pytest.mark.parametrize("variable", ["KAFKA_AUTHORIZER_CLASS_NAME", "MPBROKER_AUTHORIZER_CLASS_NAME"])
+def test_a_variable_that_promises_what_is_not_there_is_an_error(variable):
+    """As in a file: a broker without the access control that somebody asked for does not start."""
+    given = gather(None, {variable: "kafka.security.authorizer.AclAuthorizer"}, [])
+    assert [str(error).partition(" cannot be used")[0] for error in given.errors] == [
+        f"{variable}: authorizer.class.name"
+    ]
+    assert (given.texts, list(given.warnings)) == ({}, [])

@@ -4,6 +4,7 @@ import pytest
 
 from mpbroker.coordinator.consumer_groups.consumer_group import ConsumerGroup
 from mpbroker.coordinator.consumer_groups.consumer_member import ConsumerMember
+from mpbroker.coordinator.consumer_groups.consumer_records import Resolved
 from mpbroker.coordinator.environment import Counts
 from tests.harness.group_world import MemoryTopics
 
@@ -46,3 +47,17 @@ def test_a_group_that_is_being_deleted_says_so(group):
     assert (group.is_dead, group.is_empty, group.state_name) == (True, False, "Dead")
     group.mark_dead(False)
     assert (group.is_dead, group.state_name) == (False, "Empty")
+
+
+def test_what_a_group_subscribes_to_by_name_and_by_pattern(group):
+    """A pattern that nobody has resolved yet names nothing; one that its last member left, neither."""
+    group.set_member("b", ConsumerMember("b", topics=("named",), pattern="p.*"))
+    group.set_member("c", ConsumerMember("c", topics=("named", "also"), pattern="q.*"))
+    assert group.all_topic_names() == {"named", "also"}
+    group.resolved["p.*"] = Resolved(frozenset({"p1", "p2"}), 1, 2)
+    group.resolved["q.*"] = Resolved(frozenset({"q1", "also"}), 1, 2)
+    assert group.all_topic_names() == {"named", "also", "p1", "p2", "q1"}
+    assert [group.is_subscribed(name) for name in ("named", "p2", "q1", "q2")] == [True, True, True, False]
+    group.set_member("b", None)
+    assert group.all_topic_names() == {"named", "also", "q1"} and not group.is_subscribed("p1")
+    assert group.topic_names(group.members["c"]) == {"named", "also", "q1"}

@@ -11,8 +11,16 @@ from types import SimpleNamespace
 
 import pytest
 
+from mpbroker.client import broker_channel
 from mpbroker.coordinator.transactions import broker_requests
-from mpbroker.coordinator.transactions.broker_requests import IDLE_MS, MAX_PEERS, BrokerRequests, _Peer
+from mpbroker.coordinator.transactions.broker_requests import (
+    IDLE_MS,
+    MAX_CONNECTIONS,
+    MAX_PEERS,
+    TIMEOUT_MS,
+    BrokerRequests,
+    _Peer,
+)
 from mpbroker.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 NOBODY_THERE = 40  # addresses
@@ -139,3 +147,19 @@ def test_idle_brokers_are_forgotten_when_there_are_too_many(monkeypatch, peers, 
     monkeypatch.setattr(broker_requests.select, "poll", lambda: poll)
     requests._turn()
     assert len(requests._peers) == remain
+
+
+@pytest.mark.parametrize(
+    ("busy", "given", "made"),
+    [([], "new", 1), ([False], 0, 1), ([True], "new", 2), ([True, False, False], 1, 3), ([True] * 3, "new", 4)]
+    + [([True] * MAX_CONNECTIONS, None, MAX_CONNECTIONS), ([True] * 3 + [False], 3, MAX_CONNECTIONS)],
+)
+def test_a_request_takes_a_connection_that_is_idle_before_a_new_one(monkeypatch, busy, given, made):
+    """At most four to one broker, and never one that has a request in flight: its answer would be another's."""
+    monkeypatch.setattr(broker_channel, "BrokerChannel", lambda *address, **settings: (address, settings))
+    peer = _Peer()
+    channels = peer.channels = [SimpleNamespace(busy=each) for each in busy]
+    idle = BrokerRequests("b", lambda: None)._idle(("127.0.0.1", 9), peer)
+    new = (("127.0.0.1", 9), {"client_id": "b", "timeout_ms": TIMEOUT_MS})
+    assert idle == (new if given == "new" else None if given is None else channels[given])
+    assert len(peer.channels) == made
