@@ -2,6 +2,19 @@
  * holds argument checking and reference counting only; the work is done in files without Python.h. */
 #include "python/module.h"
 
+int mpb_py_parse_row(PyObject *row, const char *format, ...)
+{
+    if (!PyTuple_Check(row)) {
+        PyErr_Format(PyExc_TypeError, "a row is a tuple, not %.100s", Py_TYPE(row)->tp_name);
+        return 0;
+    }
+    va_list places;
+    va_start(places, format);
+    int good = PyArg_VaParse(row, format, places);
+    va_end(places);
+    return good;
+}
+
 static int module_exec(PyObject *module)
 {
     for (const mpb_binder *add = mpb_binders; *add != NULL; add++)

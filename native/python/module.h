@@ -11,6 +11,9 @@
     if (!PyArg_ParseTuple(args, "O" format, &target, ##__VA_ARGS__)) \
     return NULL
 
+/* PyArg_ParseTuple for a row of a list that Python hands over: what is no tuple is a TypeError, not a fault of ours. */
+int mpb_py_parse_row(PyObject *row, const char *format, ...);
+
 typedef int (*mpb_binder)(PyObject *module);
 extern const mpb_binder mpb_binders[];
 

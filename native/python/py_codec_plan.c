@@ -58,7 +58,7 @@ static int fill_field(mpb_plan *plan, mpb_field *field, PyObject *row)
     PyObject *name, *sub, *fallback;
     unsigned char kind, flags;
     unsigned int tag;
-    if (!PyArg_ParseTuple(row, "UbbOIO:field", &name, &kind, &flags, &sub, &tag, &fallback))
+    if (!mpb_py_parse_row(row, "UbbOIO:field", &name, &kind, &flags, &sub, &tag, &fallback))
         return -1;
     if (kind >= MPB_KINDS || (kind == MPB_STRUCT) != Py_IS_TYPE(sub, &mpb_plan_type)) {
         PyErr_Format(PyExc_TypeError, "%U: kind %d and its sub-plan do not fit", name, (int)kind);

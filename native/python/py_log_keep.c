@@ -242,7 +242,7 @@ static int load_one(LogObject *self, unsigned int ordinal, PyObject *item, int *
     struct mpb_producer_batch batch = {0};
     long long producer_id, base_offset, timestamp_ms;
     struct timespec now;
-    if (!PyArg_ParseTuple(item, "LhiiLiL", &producer_id, &batch.epoch, &batch.first_sequence, &batch.last_sequence,
+    if (!mpb_py_parse_row(item, "LhiiLiL", &producer_id, &batch.epoch, &batch.first_sequence, &batch.last_sequence,
                           &base_offset, &batch.last_offset_delta, &timestamp_ms))
         return -1;
     batch.base_offset = base_offset;

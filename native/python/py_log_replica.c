@@ -88,7 +88,7 @@ static PyObject *log_load_epochs(PyObject *object, PyObject *args)
         return PyErr_NoMemory();
     for (Py_ssize_t i = 0; i < count && !PyErr_Occurred(); i++) {
         long long offset = 0;
-        PyArg_ParseTuple(PyList_GET_ITEM(list, i), "iL", &epochs[i].epoch, &offset);
+        mpb_py_parse_row(PyList_GET_ITEM(list, i), "iL", &epochs[i].epoch, &offset);
         epochs[i].offset = offset;
     }
     int error = PyErr_Occurred() ? 0 : mpb_load_epochs(&self->log, ordinal, epochs, (uint32_t)count);

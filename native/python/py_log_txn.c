@@ -58,7 +58,7 @@ static PyObject *log_load_ended(PyObject *object, PyObject *args)
     long long first, end;
     bool good = true;
     for (Py_ssize_t i = 0; good && replicas != NULL && i < PyList_GET_SIZE(list); i++) {
-        good = PyArg_ParseTuple(PyList_GET_ITEM(list, i), "LL", &first, &end) != 0;
+        good = mpb_py_parse_row(PyList_GET_ITEM(list, i), "LL", &first, &end) != 0;
         if (good && end > hw)
             mpb_ended_note(replicas, hw, first, end);
     }
@@ -212,7 +212,7 @@ static int load_one(LogObject *self, unsigned int ordinal, PyObject *item, int *
 {
     struct mpb_txn_epochs epochs = {.verified = MPB_NO_EPOCH};
     long long producer_id, first, started_ms;
-    if (!PyArg_ParseTuple(item, "LhiLL", &producer_id, &epochs.marker, &epochs.coordinator, &first, &started_ms))
+    if (!mpb_py_parse_row(item, "LhiLL", &producer_id, &epochs.marker, &epochs.coordinator, &first, &started_ms))
         return -1;
     *error = mpb_partition_lock(&self->log, ordinal);
     if (*error != 0)

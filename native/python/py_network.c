@@ -200,7 +200,7 @@ static bool read_apis(struct mpb_turn *turn, PyObject *versions)
     while (PyDict_Next(versions, &at, &key, &range)) {
         short oldest, newest;
         long number = PyLong_AsLong(key);
-        if (PyErr_Occurred() || !PyArg_ParseTuple(range, "hh", &oldest, &newest))
+        if (PyErr_Occurred() || !mpb_py_parse_row(range, "hh", &oldest, &newest))
             return false;
         if (number < 0 || number >= MPB_API_KEYS) {
             PyErr_Format(PyExc_ValueError, "api key %ld is above %d", number, MPB_API_KEYS - 1);

@@ -82,7 +82,7 @@ static bool read_partition(PyObject *tuple, LogObject *log, struct mpb_steady_pa
     long long offset, log_start, hw;
     PyObject *options;
     memset(one, 0, sizeof *one);
-    if (!PyArg_ParseTuple(tuple, "y#iIiLiLLO!", &id, &id_bytes, &one->partition, &one->ordinal, &one->leader_epoch,
+    if (!mpb_py_parse_row(tuple, "y#iIiLiLLO!", &id, &id_bytes, &one->partition, &one->ordinal, &one->leader_epoch,
                           &offset, &one->last_epoch, &log_start, &hw, mpb_log_options_type, &options) ||
         !mpb_py_ordinal(log, one->ordinal))
         return false;
