@@ -1,7 +1,9 @@
 """What some rounds of work leave behind in the interpreter's memory."""
 
+import ctypes
 import gc
 import sys
+from typing import ClassVar
 
 ROUNDS, WARM_UP, LOOKS = 60, 20, 3
 
@@ -21,3 +23,18 @@ def _kept(work) -> int:
         work()
     gc.collect()
     return sys.getallocatedblocks() - before
+
+
+class _Mallinfo(ctypes.Structure):
+    """mallinfo2(3): of its ten numbers the eighth is what is in use."""
+
+    _fields_: ClassVar = [("before", ctypes.c_size_t * 7), ("in_use", ctypes.c_size_t), ("after", ctypes.c_size_t * 2)]
+
+
+_mallinfo = ctypes.CDLL(None).mallinfo2
+_mallinfo.restype = _Mallinfo
+
+
+def in_use() -> int:
+    """Bytes that malloc has handed out."""
+    return int(_mallinfo().in_use)

@@ -1,11 +1,9 @@
 """The binding gives back what it takes: no request, look-up or object leaves a Python object or a reference behind."""
 
-import ctypes
 import gc
 import os
 import sys
 from functools import partial
-from typing import ClassVar
 
 import pytest
 
@@ -17,7 +15,7 @@ from mpbroker.protocol.headers import decode_request_header
 from mpbroker.protocol.messages_by_key import REQUESTS
 from mpbroker.record.batch_builder import encode_batch
 from tests.harness.in_process_broker import InProcessBroker
-from tests.harness.kept_blocks import ROUNDS, kept
+from tests.harness.kept_blocks import ROUNDS, in_use, kept
 from tests.harness.small_core import small_core
 from tests.unit.server.test_produce_fetch import batch, fetch, produce
 
@@ -86,19 +84,6 @@ def test_an_object_lets_go_of_the_core(make):
     for _ in range(10):
         make(native)
     assert sys.getrefcount(native) == before
-
-
-class _Mallinfo(ctypes.Structure):
-    """mallinfo2(3): of its ten numbers the eighth is what is in use."""
-
-    _fields_: ClassVar = [("before", ctypes.c_size_t * 7), ("in_use", ctypes.c_size_t), ("after", ctypes.c_size_t * 2)]
-
-
-def in_use() -> int:
-    """Bytes that malloc has handed out."""
-    call = ctypes.CDLL(None).mallinfo2
-    call.restype = _Mallinfo
-    return int(call().in_use)
 
 
 OBJECTS = {

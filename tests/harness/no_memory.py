@@ -1,0 +1,82 @@
+"""Calls of the extension for which the interpreter has no memory left at one place after the other."""
+
+import gc
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from tests.harness.kept_blocks import in_use
+
+_testcapi = pytest.importorskip("_testcapi")  # a part of CPython that distributions may leave out
+ROUNDS, WARM_UP, LOOKS = 3, 2, 2
+#: So many calls in a row that go well: there is no allocation left to refuse.
+GOOD_IN_A_ROW, MOST = 3, 3000
+BYTES_OF_A_LEAK = 16
+
+
+def refuse_each(
+    work: Callable[[], object], before: Callable[[], object] | None = None, after: Callable[[], object] | None = None
+) -> int:
+    """Calls it with the first allocation refused, then with the second, and so on; how often it raised MemoryError. Any
+    other error is one. `before` and `after` each call have all the memory they want."""
+    refused, good, number = 0, 0, 0
+    gc.collect()  # of what the interpreter keeps for the next list or tuple, it lets go
+    held = []
+    while good < GOOD_IN_A_ROW:
+        assert number < MOST, "it never succeeds"
+        if before is not None:
+            before()
+        held.append(_what_is_kept(number))
+        try:
+            _testcapi.set_nomemory(number, number + 1)
+            try:
+                work()
+            finally:
+                _testcapi.remove_mem_hooks()
+            good += 1
+        except MemoryError:
+            refused, good = refused + 1, 0
+        if after is not None:
+            after()
+        number += 1
+    return refused
+
+
+def _what_is_kept(number: int) -> list[object]:
+    """What the call before gave back, and the interpreter would use anew without asking for memory."""
+    lists: list[object] = [[number] for _ in range(6)]
+    tuples = [(number,) * size for size in range(1, 11) for _ in range(3)]
+    return [*lists, *tuples, {}, {}, 0.5 + number]
+
+
+def left_by(work: Callable[[], object], touched: Iterable[Any] = ()) -> tuple[int, int, list[int]]:
+    """(objects, bytes of malloc, references to each of `touched`) that rounds of it leave behind, per round. The least
+    of some looks: another thread of the process may have kept something in one of them."""
+    touched = [*touched]
+    for _ in range(WARM_UP):
+        work()
+    looks = [_look(work, touched) for _ in range(LOOKS)]
+    objects, sizes = min(look[0] for look in looks), min(look[1] for look in looks)
+    references = [min((look[2][at] for look in looks), key=abs) for at in range(len(touched))]
+    return objects, sizes, references
+
+
+def _look(work: Callable[[], object], touched: list[Any]) -> tuple[int, int, list[int]]:
+    gc.collect()
+    references = [sys.getrefcount(one) for one in touched]
+    size, objects = in_use(), sys.getallocatedblocks()
+    for _ in range(ROUNDS):
+        work()
+    gc.collect()
+    objects, size = sys.getallocatedblocks() - objects, in_use() - size
+    now = [sys.getrefcount(one) for one in touched]
+    return objects // ROUNDS, size // ROUNDS, [int((n - was) / ROUNDS) for was, n in zip(references, now, strict=True)]
+
+
+def leaves_nothing(work: Callable[[], object], touched: Iterable[Any] = ()) -> None:
+    """Neither an object, nor memory, nor a reference."""
+    objects, size, references = left_by(work, touched)
+    assert (objects, references) == (0, [0] * len(references))
+    assert size < BYTES_OF_A_LEAK
