@@ -54,8 +54,13 @@ static PyObject *assignment_write(PyObject *module, PyObject *args)
 static PyObject *ids_of(const int32_t *ids, uint8_t count)
 {
     PyObject *list = PyList_New(count);
-    for (uint8_t i = 0; list != NULL && i < count; i++)
-        PyList_SET_ITEM(list, i, PyLong_FromLong(ids[i]));
+    for (uint8_t i = 0; list != NULL && i < count; i++) {
+        PyObject *id = PyLong_FromLong(ids[i]);
+        if (id == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, i, id);
+    }
     return list;
 }
 
