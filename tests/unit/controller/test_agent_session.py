@@ -14,14 +14,28 @@ from mpbroker.controller.command_inbox import Taken
 from mpbroker.controller.own_record import machine
 from mpbroker.errors import ErrorCode
 from mpbroker.metadata.cluster_records import BrokerRecord, ControllerRecord, ListenerRecord
-from mpbroker.metadata.commands import ControlAnswer, ControlRequest, decode_answer, encode_command
+from mpbroker.metadata.commands import (
+    AlterConfigs,
+    ConfigChange,
+    ConfigChanges,
+    ControlAnswer,
+    ControlRequest,
+    FeatureUpdate,
+    UpdateFeatures,
+    decode_answer,
+    encode_command,
+)
 from mpbroker.metadata.keys import Keys
 from mpbroker.metadata.meta_store import Delete, Put
 from mpbroker.metadata.topic_record import TopicConfigRecord, TopicRecord, decode_record, encode_record
 from mpbroker.protocol.headers import encode_request_frame
-from mpbroker.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from mpbroker.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
 from mpbroker.protocol.messages.stop_replica import StopReplicaRequest
-from mpbroker.protocol.messages.update_metadata import UpdateMetadataRequest
+from mpbroker.protocol.messages.update_metadata import UpdateMetadataBroker, UpdateMetadataRequest
 from mpbroker.shm.cluster_table import GONE, NOBODY, Broker, brokers_shown, cluster_announce, cluster_state
 from mpbroker.shm.layout import ReplicaRole
 from mpbroker.shm.process_context import BoundListener
@@ -38,7 +52,7 @@ LISTENER = BoundListener(0, "PLAINTEXT", "PLAINTEXT", "h", 1, "a", 9, False)
 class Topics:
     """What the agent has done with the rows of topics. `here`: rows with a log."""
 
-    def __init__(self):
+    def __init__(self, **_given):
         self.recovered, self.announced, self.moves_noted, self.here = [], [], 0, set()
         self.context = SimpleNamespace(by_id={}, by_name={})
 
@@ -60,7 +74,7 @@ class World:
 
     def __init__(self):
         self.now_ms, self.store, self.events, self.published = 50_000, MemoryStore(), Events(), []
-        self.offline, self.busy, self.stopped, self.beats = set(), set(), [], 0
+        self.offline, self.busy, self.stopped, self.proposed, self.beats = set(), set(), [], [], 0
         self.core = small_core(replicated=True).core
         self.core.state = BrokerState.RUNNING
         self.ctx = SimpleNamespace(
@@ -72,12 +86,14 @@ class World:
 
     def made(self, unclean):
         log = SimpleNamespace(
-            replica_state=None, log_dir_online=lambda number: number not in self.offline, stop=self.stop
-        )
+            replica_state=lambda ordinal: None, log_dir_online=lambda number: number not in self.offline,
+            stop=self.stop, take_isr_proposals=self.proposals,
+        )  # fmt: skip
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(module, "SystemClock", lambda: SimpleNamespace(monotonic_ms=lambda: self.now_ms))
+            patched.setattr(module, "ClusterTopics", Topics)
             agent = Agent(self.ctx, self.store, log, SimpleNamespace(), unclean)
-        agent._topics = self.topics = Topics()
+        self.topics = agent._topics
         return agent
 
     def beat(self):
@@ -86,6 +102,11 @@ class World:
     def stop(self, ordinal):
         self.stopped.append(ordinal)
         return ErrorCode.REQUEST_TIMED_OUT if ordinal in self.busy else ErrorCode.NONE
+
+    def proposals(self, lag_ms, now_ms, again):
+        """Partition 3 of the topic is to have brokers 4 and 2 in sync."""
+        self.proposed.append((lag_ms, now_ms))
+        return [(9, 6, 7, (OWN, 2))], False
 
     def put(self, key, record):
         self.store.txn((), [Put(key, encode_record(record))], tag="")
@@ -363,3 +384,75 @@ def test_the_broker_that_leaves_asks_in_its_own_name_until_others_lead(world, mo
     first = agent._shutdown
     agent.hand_over()
     assert agent._shutdown is first, "it goes on with what it has begun"
+
+
+# ---- what an agent is made of
+
+
+def execute(world, monkeypatch, request_, version):
+    frame = encode_request_frame(request_, version, 5, "a client")
+    monkeypatch.setattr(module, "held_payload", lambda *words: frame[4:])
+    answer = decode_answer(world.agent.execute(Taken(1, 0, encode_command(ControlRequest(1, 1)))))
+    return answer.error_code, array("h", zlib.decompress(answer.codes)).tolist()
+
+
+def test_brokers_that_a_controller_names_are_shown_and_the_controller_known(world, monkeypatch):
+    world.agent.recover()
+    request = UpdateMetadataRequest(controller_id=2, controller_epoch=9, live_brokers=[UpdateMetadataBroker(7)])
+    assert execute(world, monkeypatch, request, 8) == (0, [])
+    assert list(brokers_shown(world.core)) == [7]
+    assert cluster_state(world.core)[1:] == (2, 9, world.registered()[0])
+    request.controller_epoch = 8
+    assert execute(world, monkeypatch, request, 8)[0] == ErrorCode.STALE_CONTROLLER_EPOCH
+
+
+def test_a_role_for_a_topic_that_the_watch_has_not_brought_is_taken_from_the_store(world, monkeypatch):
+    agent, roles = world.agent, []
+    agent.recover()
+    shown = SimpleNamespace(
+        id=TOPIC, name="t", replicas=[[2], [OWN, 2]], ordinals=[4, 5], configs={"min.insync.replicas": "2"}
+    )
+    world.topics.put = lambda topic: world.topics.context.by_id.update({topic.id: shown})
+    world.topics.can_create, world.topics.may_be_offline, world.topics.announce_made = True, False, lambda: None
+    world.topics.create = lambda topic, partition: world.topics.here.add(5) or 0
+    agent._log.become = lambda *given: roles.append(given) or 0
+    world.put(KEYS.topic(TOPIC), TopicRecord(TOPIC.hex(), "t", [[2], [OWN, 2]], 1))
+    state = LeaderAndIsrPartitionState(
+        partition_index=1, leader=OWN, leader_epoch=6, isr=[OWN, 2], partition_epoch=8, replicas=[OWN, 2], is_new=True
+    )
+    topics = [LeaderAndIsrTopicState(topic_name="t", topic_id=TOPIC, partition_states=[state])]
+    request = LeaderAndIsrRequest(
+        controller_id=2, controller_epoch=9, broker_epoch=world.registered()[0], topic_states=topics
+    )
+    assert execute(world, monkeypatch, request, 7) == (0, [0])
+    assert roles == [(5, int(ReplicaRole.LEADER), 6, 8, (OWN, 2), (OWN, 2), OWN, 2, world.now_ms, OWN)]
+
+
+def test_what_leaders_want_is_proposed_in_the_brokers_own_name(world, monkeypatch):
+    sent, agent = [], world.agent
+    agent.recover()
+    world.put(KEYS.broker(2), BrokerRecord(2, "m", "d", "i", [ListenerRecord("PLAINTEXT", "PLAINTEXT", "one", 11)]))
+    world.put(KEYS.controller, ControllerRecord(2, 7, "i"))
+    agent.follow_store()
+    world.topics.who = lambda ordinal: SimpleNamespace(topic_id=TOPIC, partition=3)
+    channel = SimpleNamespace(send=lambda request, now_ms: sent.append((request, now_ms)))
+    monkeypatch.setattr(module, "BrokerChannel", lambda *address, client_id: channel)
+    agent.propose()
+    [(request, now_ms)] = sent
+    assert (request.broker_id, request.broker_epoch, now_ms) == (OWN, world.registered()[0], world.now_ms)
+    [topic] = request.topics
+    [partition] = topic.partitions
+    assert (topic.topic_id, partition.partition_index, partition.leader_epoch) == (TOPIC, 3, 6)
+    assert partition.partition_epoch == 7 and [one.broker_id for one in partition.new_isr_with_epochs] == [OWN, 2]
+    assert world.proposed == [(30_000, world.now_ms)], "replica.lag.time.max.ms"
+
+
+def test_settings_of_a_broker_are_kept_in_the_store_and_published(world):
+    world.agent.recover()
+    change = ConfigChanges(4, str(OWN), [ConfigChange("log.segment.bytes", 0, "2000")])
+    [result] = decode_answer(world.agent.execute(Taken(1, 0, encode_command(AlterConfigs([change]))))).results
+    assert result.error_code == 0 and world.published[-1].broker == {"log.segment.bytes": "2000"}
+    world.agent.follow_store()
+    assert world.published[-1].broker == {"log.segment.bytes": "2000"} and len(world.published) == 3
+    update = encode_command(UpdateFeatures([FeatureUpdate("x", 1, 1)]))
+    assert [one.name for one in decode_answer(world.agent.execute(Taken(1, 0, update))).results] == ["x"]
