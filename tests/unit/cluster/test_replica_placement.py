@@ -45,3 +45,19 @@ def test_more_replicas_than_racks_are_on_different_brokers():
 
 def test_racks_do_not_count_unless_every_broker_has_one():
     assert place(0, 2, 2, {0: "a", 1: "a", 2: None}, 0, 0) == [[0, 1], [1, 2]]
+
+
+def test_neighbours_are_in_different_racks_and_the_second_round_has_other_followers():
+    """The example in Kafka's AdminUtils (KIP-36): brokers taken in the order 0, 3, 1, 5, 4, 2."""
+    racks = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 4: "rack2", 5: "rack1"}
+    assert place(0, 7, 3, racks, 0, 0) == [
+        [0, 3, 1],
+        [3, 1, 5],
+        [1, 5, 4],
+        [5, 4, 2],
+        [4, 2, 0],
+        [2, 0, 3],
+        [0, 4, 2],
+    ]
+    assert place(6, 1, 3, racks, 0, 0) == [[0, 4, 2]]
+    assert place(0, 1, 3, racks, 1, 0) == [[3, 1, 5]] and place(0, 1, 2, racks, 0, 1) == [[0, 4]]

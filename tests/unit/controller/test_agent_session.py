@@ -389,6 +389,13 @@ def test_the_broker_that_leaves_asks_in_its_own_name_until_others_lead(world, mo
 # ---- what an agent is made of
 
 
+def test_roles_that_changed_are_told_to_the_tracer(world):
+    told = []
+    world.agent._roles = SimpleNamespace(tell=lambda: told.append(1))
+    world.agent.tell_roles()
+    assert told == [1]
+
+
 def execute(world, monkeypatch, request_, version):
     frame = encode_request_frame(request_, version, 5, "a client")
     monkeypatch.setattr(module, "held_payload", lambda *words: frame[4:])
