@@ -148,3 +148,75 @@ def test_a_partition_beyond_a_topic_has_nobody():
     )
     assert [one.number for one in image.partitions_of(image.topic("a"))] == [0, 1]
     assert image.topic("b") is None and image.configs_of("a") == {}
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_an_own_commit_is_in_the_image_before_the_watch_has_told_of_it(seed):
+    """What is decided next builds upon it, versions and revisions of keys included; told is what is another now."""
+    rng = Random(seed)
+    store, by_id = MemoryStore(), lambda image: {**image.brokers, **image.topics, **image.partitions}
+    image = loaded(store)
+    for _ in range(60):
+        ops, before, was = [some_op(rng)], store.revision(), by_id(image)
+        store.txn([], ops, tag="")
+        changes = image.commit(store.revision(), ops)
+        wanted, now = loaded(store), by_id(image)
+        assert [image.entry(key) for key in ALL] == [wanted.entry(key) for key in ALL]
+        skipped = {"rev", "colliding"}
+        assert {name: one for name, one in known(image).items() if name not in skipped} == {
+            name: one for name, one in known(wanted).items() if name not in skipped
+        }
+        assert (changes == []) or store.revision() > before
+        told = {change.id: (change.before, change.after) for change in changes if change.kind != "configs"}
+        assert told == {key: (was.get(key), now.get(key)) for key in told}
+        assert {key for key in was.keys() | now.keys() if was.get(key) != now.get(key)} <= told.keys()
+
+
+def test_a_commit_keeps_who_made_a_key_and_whose_session_it_is():
+    image, key = ClusterImage(KEYS), KEYS.broker(1)
+    record = broker_record(1)
+    [change] = image.commit(5, [Put(key, encode_record(record), 77)])
+    assert (change.kind, change.id, change.before, change.after) == ("broker", 1, None, image.brokers[1])
+    entry = image.entry(key)
+    assert (entry.version, entry.create_rev, entry.mod_rev, entry.session) == (1, 5, 5, 77)
+    image.commit(8, [Put(key, encode_record(record))])
+    entry = image.entry(key)
+    assert (entry.version, entry.create_rev, entry.mod_rev, entry.session) == (2, 5, 8, None)
+    assert (image.brokers[1].epoch, image.brokers[1].mod_rev) == (5, 8)
+
+
+def test_only_one_of_two_names_that_collide_is_named():
+    """Kafka's metrics write a dot as an underscore."""
+    store, image = MemoryStore(), ClusterImage(KEYS)
+    topic = TopicRecord(TOPICS["b.c"].hex(), "b.c", [[1]], 5)
+    assert image.colliding("b_c") is None
+    store.txn([], [put(KEYS.topic(TOPICS["b.c"]), topic)], tag="")
+    image = loaded(store)
+    assert image.colliding("b_c") == image.colliding("b.c") == "b.c" and image.colliding("bc") is None
+    image.commit(2, [Delete(KEYS.topic(TOPICS["b.c"]))])
+    assert image.colliding("b_c") is None and image.topic("b.c") is None and image.hosted[1] == set()
+
+
+def test_a_deletion_of_all_partitions_below_a_name_takes_those_alone():
+    image, ids = ClusterImage(KEYS), (TOPICS["a"], TOPICS["d"])
+    for rev, topic_id in enumerate(ids, 1):
+        image.commit(rev, [put(KEYS.partition(topic_id, number), PartitionRecord(1, 0, [1], 1)) for number in (0, 1)])
+    changes = image.commit(3, [DeletePrefix(KEYS.partitions_of(ids[0]))])
+    assert [change.id for change in changes] == [PartitionId(ids[0], 0), PartitionId(ids[0], 1)]
+    assert sorted(image.partitions) == [PartitionId(ids[1], 0), PartitionId(ids[1], 1)] == image.orphans()
+    assert image.commit(4, [DeletePrefix(KEYS.partitions_of(ids[0]))]) == []
+
+
+@pytest.mark.parametrize(
+    ("adding", "removing", "wanted"),
+    [
+        ([], [], [((1, 2), (), ()), ((2, 3), (), ())]),
+        ([[2]], [[1], [3]], [((1, 2), (2,), (1,)), ((2, 3), (), (3,))]),
+        ([[], [3]], [[1]], [((1, 2), (), (1,)), ((2, 3), (3,), ())]),
+    ],
+)
+def test_moves_of_the_first_partitions_leave_the_others_as_they_are(adding, removing, wanted):
+    store, topic_id = MemoryStore(), TOPICS["a"]
+    record = TopicRecord(topic_id.hex(), "a", [[1, 2], [2, 3]], 5, adding=adding, removing=removing)
+    store.txn([], [put(KEYS.topic(topic_id), record)], tag="")
+    assert list(loaded(store).topic("a").assignments) == wanted

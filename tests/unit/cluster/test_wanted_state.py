@@ -203,3 +203,164 @@ def test_what_was_lost_leaves_its_newness_to_what_is_wanted_of_the_same_topic(
     wanted.lead(view(leader_epoch=1, topic_id=newer_id), newer_new, 0)
     wanted.failed(0)
     assert sent(wanted, 100) == ("L", [Lead(view(leader_epoch=1, topic_id=newer_id), is_new)])
+
+
+def test_of_equal_epochs_what_is_wanted_last_is_told(wanted):
+    """Which replicas are offline changes without an epoch."""
+    offline = view()._replace(offline=(2,))
+    wanted.know(view(), 0)
+    wanted.know(offline, 0)
+    wanted.lead(view(), False, 0)
+    wanted.lead(offline, False, 0)
+    assert [sent(wanted) for _ in range(3)] == [("L", [Lead(offline, False)]), ("U", [offline]), None]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "older"),
+    [
+        ((1, 5), (2, 0), True),
+        ((2, 0), (1, 5), False),
+        ((1, 4), (1, 5), True),
+        ((1, 5), (1, 5), False),
+        ((1, 6), (1, 5), False),
+    ],
+)
+def test_which_of_two_views_is_older(one, other, older):
+    assert view(0, *one).older_than(view(0, *other)) is older
+    assert not view(0, *one).older_than(view(0, *other, topic_id=NEW)), "topics are not compared"
+
+
+@pytest.mark.parametrize("left", ["a role", "metadata", "brokers", "a role behind a deletion", "nothing"])
+def test_how_long_a_request_waited_counts_from_the_oldest_thing_it_may_have(wanted, left):
+    if left == "a role behind a deletion":
+        wanted.stop(stop(True), 10)
+        wanted.lead(view(topic_id=NEW), True, 20)
+    else:
+        wanted.brokers_changed(10)
+    if left == "a role":
+        wanted.lead(view(), False, 20)
+    elif left == "metadata":
+        wanted.know(view(), 20)
+    assert wanted.next_batch(60).partitions == (left == "a role behind a deletion")
+    assert (wanted.queue_time.count, wanted.queue_time.max_ms) == (1, 50)
+    if left == "brokers":
+        wanted.brokers_changed(65)
+    wanted.answered()
+    if left == "nothing":
+        assert wanted.oldest_age_ms(90) == 0
+        wanted.brokers_changed(90)
+    since = {"brokers": 65, "nothing": 90}.get(left, 10)
+    assert wanted.oldest_age_ms(100) == 100 - since
+    assert wanted.next_batch(100) is not None and wanted.queue_time.sum_ms == 50 + 100 - since
+
+
+def test_what_failed_has_waited_since_it_failed_or_since_what_waited_longer(wanted):
+    wanted.know(view(), 10)
+    wanted.next_batch(60)
+    wanted.failed(100)
+    assert wanted.oldest_age_ms(150) == 140, "nobody has confirmed it yet"
+    wanted.next_batch(250)
+    assert wanted.queue_time.sum_ms == 50 + 150
+    wanted.lead(view(1), False, 260)
+    wanted.failed(300)
+    wanted.next_batch(500)
+    assert wanted.queue_time.sum_ms == 50 + 150 + 240
+
+
+def test_a_clock_that_is_set_back_takes_no_time(wanted):
+    wanted.know(view(), 1000)
+    assert wanted.oldest_age_ms(900) == 0
+    wanted.next_batch(900)
+    assert (wanted.queue_time.count, wanted.queue_time.sum_ms) == (1, 0)
+
+
+@pytest.mark.parametrize(("at_ms", "goes"), [(1000, False), (1099, False), (1100, True), (1101, True), (999, True)])
+def test_the_pause_after_a_failure(wanted, at_ms, goes):
+    """A tenth of a second; a clock that shows more than that was set back."""
+    wanted.know(view(), 0)
+    wanted.next_batch(0)
+    wanted.failed(1000)
+    assert (wanted.next_batch(at_ms) is not None) is goes
+
+
+def test_a_failure_of_nothing_is_none(wanted):
+    wanted.know(view(), 0)
+    wanted.failed(0)
+    assert wanted.next_batch(0) is not None
+
+
+def test_a_role_behind_a_deletion_goes_when_the_replica_is_to_stop_after_all(wanted):
+    wanted.stop(stop(True), 0)
+    wanted.lead(view(topic_id=NEW), True, 0)
+    wanted.stop(stop(True, topic_id=NEW), 0)
+    assert sent(wanted) == ("S", [stop(True, topic_id=NEW)]) and sent(wanted) is None
+
+
+def test_a_role_that_waits_behind_a_deletion_is_the_newest_and_stays_new(wanted):
+    wanted.stop(stop(True), 0)
+    wanted.lead(view(topic_id=NEW, leader_epoch=1), True, 0)
+    wanted.lead(view(topic_id=NEW, leader_epoch=2), False, 0)
+    wanted.lead(view(1), False, 0)
+    assert sent(wanted) == ("L", [Lead(view(1), False)]), "another partition does not wait"
+    assert sent(wanted) == ("S", [stop(True)])
+    assert sent(wanted) == ("L", [Lead(view(topic_id=NEW, leader_epoch=2), True)])
+
+
+def test_a_list_of_brokers_that_was_lost_is_sent_again_and_one_with_partitions_as_they_are(wanted):
+    wanted.brokers_changed(0)
+    wanted.next_batch(0)
+    assert wanted.queue_size == 1
+    wanted.failed(0)
+    assert sent(wanted, 100) == ("U", [])
+    wanted.know(view(), 0)
+    wanted.next_batch(100)
+    assert wanted.queue_size == 1
+    wanted.know(view(leader_epoch=3), 0)
+    wanted.failed(100)
+    assert sent(wanted, 200) == ("U", [view(leader_epoch=3)]), "the newer one"
+    assert sent(wanted, 200) is None
+
+
+def test_all_that_there_is_stays_all_after_a_failure(wanted):
+    wanted.want_all(0)
+    wanted.know(view(), 0)
+    wanted.lead(view(), True, 0)
+    wanted.next_batch(0)
+    wanted.answered()
+    roles = wanted.next_batch(0)
+    wanted.failed(0)
+    again = wanted.next_batch(100)
+    assert roles == again and again.full and not again.brokers
+    wanted.answered()
+    assert wanted.next_batch(100) is None and wanted.queue_size == 0
+
+
+@pytest.mark.parametrize(
+    ("lost", "newer", "told"),
+    [
+        (stop(True, leader_epoch=-2), stop(False, leader_epoch=4), stop(True, leader_epoch=-2)),
+        (stop(False, leader_epoch=3), stop(False, leader_epoch=4), stop(False, leader_epoch=4)),
+        (stop(False, leader_epoch=3), stop(True, leader_epoch=4), stop(True, leader_epoch=4)),
+        (stop(True, leader_epoch=3), stop(True, leader_epoch=4), stop(True, leader_epoch=4)),
+    ],
+)
+def test_a_stop_that_was_lost_and_one_that_is_wanted_by_then(wanted, lost, newer, told):
+    wanted.stop(lost, 0)
+    wanted.next_batch(0)
+    wanted.stop(newer, 0)
+    wanted.failed(0)
+    assert sent(wanted, 100) == ("S", [told]) and sent(wanted, 100) is None
+
+
+def test_a_role_that_was_lost_is_not_wanted_any_more_when_a_stop_is(wanted):
+    wanted.lead(view(), True, 0)
+    wanted.next_batch(0)
+    wanted.stop(stop(False), 0)
+    wanted.failed(0)
+    assert sent(wanted, 100) == ("S", [stop(False)]) and sent(wanted, 100) is None
+
+
+def test_a_request_counts_what_it_has(wanted):
+    wanted.lead(view(), True, 0)
+    wanted.stop(stop(False, number=1), 0)
+    assert wanted.next_batch(0).partitions == 1 and wanted.queue_size == 2
