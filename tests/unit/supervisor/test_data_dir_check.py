@@ -60,7 +60,6 @@ def test_a_further_directory_is_nobody_elses(tmp_path):
     ],
 )
 def test_a_store_goes_with_the_identity_beside_it(tmp_path, monkeypatch, clusters, meta, refused):
-
     monkeypatch.setattr(store_peek, "peek", lambda path: SimpleNamespace(clusters=set(clusters)))
     if meta is not None:
         data_dir.write_meta(
@@ -82,3 +81,59 @@ def test_kafkas_directory_is_refused_and_ours_with_that_topic_is_not(tmp_path):
     )
     (tmp_path / STORE_FILE).write_text("")
     data_dir_check.check(str(tmp_path))
+
+
+STORE, META, RECORDS = "store", "meta", "records"
+OWN, OTHER, ELSEWHERE = "own", "other", ""
+
+
+@pytest.mark.parametrize("cluster", [None, OWN, OTHER, ELSEWHERE])
+@pytest.mark.parametrize(
+    "there",
+    [(), (META,), (STORE,), (RECORDS,), (STORE, META), (RECORDS, META), (STORE, RECORDS), (STORE, META, RECORDS)],
+)
+def test_a_broker_starts_only_where_records_have_their_topics_and_an_owner(tmp_path, monkeypatch, there, cluster):
+    """Records or a store without an identity are nobody's. Of a broker by itself, records need the store that names
+    their topics; in a cluster the names come from the cluster's store, and another store here is of other topics."""
+    peeked = []
+    monkeypatch.setattr(store_peek, "peek", lambda path: peeked.append(path) or SimpleNamespace(clusters={"c"}))
+    if STORE in there:
+        (tmp_path / STORE_FILE).write_text("")
+    if META in there:
+        data_dir.write_meta(
+            str(tmp_path), data_dir.MetaProperties(node_id=1, cluster_id="c", directory_id=data_dir.new_id())
+        )
+    if RECORDS in there:
+        partition(tmp_path, "t-0")
+    refused = None
+    if META not in there and there:
+        refused = f"holds {'t-0' if RECORDS in there else STORE_FILE} but no meta.properties: put a copy of meta.prop"
+    elif cluster is None and RECORDS in there and STORE not in there:
+        refused = f"holds t-0 but no {STORE_FILE}, which names the topics: put a copy of {STORE_FILE} (and"
+    elif cluster in (OTHER, ELSEWHERE) and RECORDS in there and STORE in there:
+        refused = f"holds t-0 and a {STORE_FILE} of a broker by itself: start it without mpbroker.cluster.store"
+    (tmp_path / "link").symlink_to(tmp_path)
+    stores = {OWN: str(tmp_path / "link" / STORE_FILE), OTHER: str(tmp_path / "shared.db"), ELSEWHERE: "", None: None}
+    if refused is None:
+        data_dir_check.check(str(tmp_path), stores[cluster])
+        asked = cluster is None and RECORDS in there
+        assert peeked == ([str(tmp_path / STORE_FILE)] if asked else []), "whose records they are"
+        return
+    with pytest.raises(ConfigError) as raised:
+        data_dir_check.check(str(tmp_path), stores[cluster])
+    assert str(raised.value).startswith(f"{tmp_path} {refused}") and str(raised.value).endswith("Nothing was changed")
+    assert peeked == []
+
+
+def test_a_directory_that_is_not_there_is_for_the_start_to_make(tmp_path):
+    data_dir_check.check(str(tmp_path / "new"))
+    data_dir_check.check(str(tmp_path / "new"), "")
+
+
+def test_a_store_that_cannot_be_read_is_said_to_be_damaged(tmp_path, monkeypatch):
+    def peek(path):
+        raise store_peek.UnreadableStore("file is not a database")
+
+    monkeypatch.setattr(store_peek, "peek", peek)
+    with pytest.raises(ConfigError, match=r"has a damaged store \(file is not a database\): put a copy"):
+        data_dir_check._check_store(str(tmp_path), "t-0")
