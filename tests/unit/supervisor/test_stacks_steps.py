@@ -49,13 +49,19 @@ def test_why_a_process_is_silent(monkeypatch, state, sentence):
     assert sentence in stacks._why_silent(1)
 
 
-@pytest.mark.parametrize("shift", [-1, 0, 1])
-def test_only_who_has_a_handler_is_asked(monkeypatch, tmp_path, shift):
+OWN = 1 << (stacks.SIGNAL - 1)
+ALL_OTHERS = (1 << 64) - 1 - OWN
+
+
+@pytest.mark.parametrize(
+    ("caught", "can"), [(OWN, True), (OWN << 1, False), (OWN >> 1, False), (ALL_OTHERS, False), (OWN | 1 << 62, True)]
+)
+def test_only_who_has_a_handler_is_asked(monkeypatch, tmp_path, caught, can):
     """The signal would end it otherwise. The mask counts signals from 1."""
     path = tmp_path / "status"
-    path.write_text(f"Name:\tx\nSigIgn:\t{0xFFFF:016x}\nSigCgt:\t{1 << (stacks.SIGNAL - 1 + shift):016x}\n")
+    path.write_text(f"Name:\tx\nSigIgn:\t{0xFFFF:016x}\nSigCgt:\t{caught:016x}\n")
     monkeypatch.setattr(stacks, "open", lambda _: path.open(), raising=False)
-    assert stacks._catches(1) is (shift == 0)
+    assert stacks._catches(1) is can
 
 
 def test_the_frames_of_the_process_itself():
