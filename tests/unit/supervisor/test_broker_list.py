@@ -59,11 +59,19 @@ def test_a_page_that_is_not_what_it_says_is_none(world):
     world.broker("one", 11)
     world.broker("two", 22)
     world.pages["/mpbroker-two-page"] = "/one"  # a copy under another name
+    world.broker("copy")
+    world.pages["/mpbroker-copy-page"] = "/five"
+    world.pids["/five"] = 55
     world.broker("three", 33)
     world.pages["/mpbroker-three-page"] = None
     world.broker("four", 44)
     world.said["/four"] = None
     assert [one.pid for one in broker_list.own_brokers()] == [44, 11]
+
+
+def test_a_page_is_its_owners_wherever_a_link_of_its_name_leads(world):
+    (world.path / "mpbroker-x-page").symlink_to(world.path / "nowhere")
+    assert broker_list._pages() == [("/mpbroker-x-page", OWN)]
 
 
 def test_of_other_users_it_is_told_how_many_they_have(world, monkeypatch):

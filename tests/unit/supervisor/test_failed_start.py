@@ -41,6 +41,15 @@ def test_all_that_was_made_goes(tmp_path, there):
     assert _names(tmp_path) == (["a", "a/b"] if there else [])
 
 
+def test_a_start_that_came_to_no_traces_takes_the_rest_away(tmp_path):
+    made = MadeByStart(str(tmp_path / "d"), str(tmp_path / "d" / "traces"))
+    _start(tmp_path / "d")
+    (tmp_path / "d" / "traces" / "b0-1-r00-0.mpt").unlink()
+    (tmp_path / "d" / "traces").rmdir()
+    made.undo()
+    assert _names(tmp_path) == []
+
+
 @pytest.mark.parametrize("name", ["meta.properties", "t-0", "mine.txt"])
 def test_a_directory_that_held_something_stays_as_it_is(tmp_path, name):
     (tmp_path / name).write_text("x")

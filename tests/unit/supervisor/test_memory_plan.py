@@ -1,5 +1,7 @@
 """Memory for answers: what the configuration or the machine allows, divided among the handlers, within bounds."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from mpbroker.config.load_config import load_broker_config
@@ -37,3 +39,44 @@ def test_entries_of_a_processor_fit_the_number_of_processors(processors, given, 
     config = load_broker_config(overrides=overrides, environ={}, cores=2)
     plan = shared_state.memory_plan(config, plan_processes(config, (LISTENER,)))
     assert (plan.entries_per_processor, plan.processors) == (entries, most_processors)
+
+
+@pytest.mark.parametrize("cluster", [False, True])
+def test_tables_are_as_large_as_the_configuration_says(monkeypatch, tmp_path, cluster):
+    """Handlers come and go: there is room for all there may be, of which one is the coordinator if there is one."""
+    monkeypatch.setattr(shared_state, "available_memory_bytes", lambda: 64_000 * MIB)
+    given = {
+        "num.io.threads": 6,
+        "listeners": "A://:1,CTL://:2",
+        "listener.security.protocol.map": "A:PLAINTEXT,CTL:PLAINTEXT",
+        "control.plane.listener.name": "CTL",
+        "inter.broker.listener.name": "A",
+        "mpbroker.control.reserved.handlers": 3,
+        "queued.max.requests": 77,
+        "mpbroker.max.topics": 1001,
+        "mpbroker.max.partitions": 2002,
+        "mpbroker.max.producers": 3003,
+        "mpbroker.max.groups": 404,
+        "mpbroker.max.group.members": 505,
+        "max.incremental.fetch.session.cache.slots": 66,
+        "mpbroker.fetch.session.memory.bytes": 5000 * shared_state.SESSION_UNIT_BYTES + 1,
+        "mpbroker.arena.bytes.per.processor": 128 * MIB,
+        "mpbroker.answer.memory.bytes": (6 + 3 + 1) * 12 * MIB,
+    }
+    overrides = [f"{name}={value}" for name, value in given.items()]
+    overrides += [f"mpbroker.cluster.store=sqlite:{tmp_path}/shared.db"] if cluster else []
+    config = load_broker_config(overrides=overrides, environ={}, cores=2)
+    plan = shared_state.memory_plan(config, plan_processes(config, (LISTENER,)))
+    expected = {
+        "reserved_handlers": 3, "data_requests": 77, "topics": 1001, "partitions": 2002, "producers": 3003,
+        "groups": 404, "members": 505, "fetch_sessions": 66, "session_units": 5000, "replicated": cluster,
+        "arena_processor_bytes": 128 * MIB, "coordinator": True, "handlers": 64, "arena_handler_bytes": 12 * MIB,
+    }  # fmt: skip
+    assert {name: getattr(plan, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(("given", "mib"), [(0, 2), (1, 2), (2 * 4 * MIB, 2), (3 * 4 * MIB, 3)])
+def test_memory_that_is_given_is_not_that_of_the_machine(monkeypatch, given, mib):
+    monkeypatch.setattr(shared_state, "available_memory_bytes", lambda: 64_000 * MIB)
+    found = shared_state.answer_bytes_of_handler(SimpleNamespace(mpbroker_answer_memory_bytes=given), 4)
+    assert found == mib * MIB

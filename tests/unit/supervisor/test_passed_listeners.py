@@ -1,5 +1,7 @@
 """Which listeners the acceptor has, as the supervisor knows it."""
 
+import os
+
 import pytest
 
 from mpbroker.config.load_config import load_broker_config
@@ -67,6 +69,13 @@ def test_a_successor_hears_nothing_of_what_was_for_the_one_before(listening, pas
     listening.follow(config("A", "C"), passed.held)
     passed.follow(listening)
     listener_passing.let_go(passed.acceptors_end, 0)
+    before = len(os.listdir("/proc/self/fd"))
     assert sorted(passed.begin(listening)) == [0, 2] and received(passed) == []
     passed.follow(listening)
     assert passed.held == {0, 2} and received(passed) == []
+    assert len(os.listdir("/proc/self/fd")) == before, "its descriptor is not ours"
+
+
+def test_at_the_end_both_ends_are_closed(passed):
+    passed.close()
+    assert (passed._channel.fileno(), passed.acceptors_end.fileno()) == (-1, -1)

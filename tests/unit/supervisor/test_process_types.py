@@ -11,12 +11,15 @@ from mpbroker.protocol import codec
 from mpbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from mpbroker.protocol.schema import schema_of
 from mpbroker.shm.process_context import BoundListener
+from mpbroker.supervisor import process_types
 from mpbroker.supervisor.process_types import (
     LATE_STAGE,
     PROCESS_TYPES,
     STOP_STAGES,
     plan_processes,
     prepare_for_workers,
+    process_type,
+    resolve_mains,
 )
 
 LAYOUT = Path(__file__).resolve().parents[3] / "native" / "shm" / "layout.h"
@@ -112,3 +115,39 @@ def test_the_first_request_of_a_client_is_prepared_before_the_fork():
     for message in (ApiVersionsRequest, ApiVersionsResponse):
         low, high = schema_of(message).versions
         assert all(codec._PLANS[message][low : high + 1])
+
+
+#: Stages of start and stop, and the number in the process table's rows, which `status` of another version reads.
+STAGES = {
+    "acceptor": (1, 0, 0),
+    "processor": (2, 0, 0),
+    "handler": (3, 0, 1),
+    "controller": (4, 0, 2),
+    "log-keeper": (5, 1, 2),
+    "coordinator": (7, 1, 1),
+    "tracer": (6, 1, 3),
+    "fetcher": (10, 1, 1),
+    "admin": (8, 1, 1),
+    "cluster-controller": (9, 1, 1),
+}
+
+
+def test_who_serves_clients_starts_at_once_and_ends_before_who_writes_down_what_was_done():
+    assert {row.role: (row.number, row.start_stage, row.stop_stage) for row in PROCESS_TYPES} == STAGES
+    assert STOP_STAGES == 4 and LATE_STAGE == 1
+    assert [row.role for row in PROCESS_TYPES if row.per_listener] == ["processor"]
+    assert {row.role for row in PROCESS_TYPES if row.slots == 1} == STAGES.keys() - {"processor", "handler", "fetcher"}
+
+
+@pytest.mark.parametrize("in_cluster", [False, True])
+@pytest.mark.parametrize("late", [False, True])
+def test_of_each_stage_what_its_processes_run_is_imported(monkeypatch, late, in_cluster):
+    """Of a cluster only where there is one. pathlib without what it brings along, for the tracer."""
+    imported = []
+    monkeypatch.setattr(process_types, "import_pathlib", lambda: imported.append("pathlib"))
+    monkeypatch.setattr(process_types, "_imported", lambda main: imported.append(main) or f"function of {main}")
+    found = resolve_mains(late, in_cluster)
+    roles = {role for role, (_, start, _) in STAGES.items() if (start == 1) is late}
+    assert found.keys() == (roles if in_cluster else roles - {"fetcher", "cluster-controller"})
+    assert all(main == f"function of {process_type(role).main}" for role, main in found.items())
+    assert (imported[0] == "pathlib") is late and imported.count("pathlib") == late

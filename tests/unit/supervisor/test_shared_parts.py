@@ -10,7 +10,7 @@ import pytest
 
 from mpbroker import __version__
 from mpbroker.config.dynamic import DynamicSettings
-from mpbroker.network.fd_passing import handover_pair, receive_message
+from mpbroker.network.fd_passing import HANDOVER, Message, Peer, handover_pair, receive_message, send_message
 from mpbroker.shm.layout import MAX_SLOTS
 from mpbroker.shm.process_context import BoundListener
 from mpbroker.shm.process_table import BrokerState
@@ -180,13 +180,14 @@ def test_what_is_published_is_read_as_a_whole_when_it_was_longer_before(shared):
 
 @pytest.fixture
 def under_way(shared):
-    """Two processors, and on each way of each one socket."""
+    """Two processors, and on each way of each two messages, the second with a socket."""
     shared._handovers = [handover_pair() for _ in range(2)]
     ends = []
     for pair in shared._handovers:
         for way in pair:
             near, far = socket.socketpair()
-            socket.send_fds(way, [b"x"], [near.fileno()])
+            assert send_message(way, Message(HANDOVER, 1, 1, 1))
+            assert send_message(way, Message(HANDOVER, 1, 1, 2, (Peer(bytes(16), 1),), (near.fileno(),)))
             near.close()
             far.settimeout(5)
             ends.append(far)
@@ -279,7 +280,7 @@ def giving(shared, monkeypatch):
 COMMON = {
     "incarnation": 6, "boot_id": 0x1234, "began": "began", "boot_secret": b"secret", "cluster_id": "cluster",
     "listeners": (LISTENER,), "eventfds": (41, 42), "names": ("/page", "/lane-0", "/lane-1", "/lane-2"),
-    "data_dirs": ("/data", "/more"), "directory_ids": ("d1", "d2"), "supervisor_pid": os.getpid(), "notice_fd": 43,
+    "data_dirs": ("/data", "/more"), "directory_ids": ("d1", "d2"), "notice_fd": 43,
     "config_fd": 44, "settings_fd": 45, "controller_fd": 46,
 }  # fmt: skip
 NOTHING = {"listen_sockets": {}, "listener_channel": None, "processors": {}, "handovers": {}, "trace_notices_fd": -1}
@@ -308,6 +309,7 @@ def test_what_the_next_process_of_a_slot_is_given(giving, role, own):
     row = giving._rows[asked.slot]
     assert row.told == [(0, asked.type.number, index, shared_state.NO_LISTENER if listener is None else listener)]
     assert (found.role, found.index, found.slot, found.process_row) == (role, index, asked.slot, row)
+    assert found.supervisor_pid == os.getpid()
     assert found.lanes == giving._lanes_for(asked) and found.listener == listener
     assert found.may_trace() == (role != "tracer")
     assert giving.done == ([("/traces", "/data")] if role == "tracer" else [])

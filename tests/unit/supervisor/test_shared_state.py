@@ -1,14 +1,19 @@
 """What the supervisor writes into the rows of processes, and which descriptors each may keep."""
 
+import fcntl
+import os
 from types import SimpleNamespace
 
 import pytest
 
+from mpbroker.config.load_config import load_broker_config
 from mpbroker.shm.layout import MAX_SLOTS
-from mpbroker.shm.process_table import ProcessRow, ProcessState, WaitName
+from mpbroker.shm.process_context import BoundListener
+from mpbroker.shm.process_table import NO_LISTENER, ProcessRow, ProcessState, WaitName
 from mpbroker.shm.segment import CRASH_VARIABLE
 from mpbroker.supervisor import shared_state
-from mpbroker.supervisor.process_types import ProcessPlan, process_type
+from mpbroker.supervisor.further_directories import LogDirectory
+from mpbroker.supervisor.process_types import SUPERVISOR_SLOT, ProcessPlan, plan_processes, process_type
 from mpbroker.supervisor.shared_state import SharedState
 from tests.harness.small_core import small_core
 
@@ -115,3 +120,124 @@ def test_memory_is_given_back_when_a_crash_point_is_unknown(shared, monkeypatch)
     with pytest.raises(ValueError, match="no.such"):
         shared._arm_crash_points()
     assert closed == [True]
+
+
+LISTENER = BoundListener(0, "PLAINTEXT", "PLAINTEXT", "127.0.0.1", 1, "127.0.0.1", 1, False)
+
+
+@pytest.fixture
+def begin(monkeypatch):
+    """Builds one whose memory only writes down what is done to it; nothing is named. Returns it and what was done."""
+    made = []
+
+    def build(*overrides, random=b"\xff"):
+        done = []
+
+        def row(slot):
+            told = lambda *how: done.append((slot, *how))  # noqa: E731
+            return SimpleNamespace(begin=told, set_state=told)
+
+        def create(plan, path, boot_id, eventfds):
+            done.append(("memory", plan, path, boot_id, len(eventfds)))
+            core = SimpleNamespace(fail_log_dir=lambda number: done.append(("offline", number)))
+            return SimpleNamespace(core=core, row=row, name="/page", arm_crash_points=lambda it: done.append(it))
+
+        monkeypatch.setattr(shared_state.os, "urandom", lambda count: random * count)
+        monkeypatch.setattr(shared_state, "_controller_board", lambda: os.memfd_create("board"))
+        monkeypatch.setattr(shared_state.segment, "sweep", lambda path: done.append(("swept", path)))
+        monkeypatch.setattr(shared_state.segment, "create", create)
+        monkeypatch.setattr(shared_state.lane, "create", lambda name, *how: done.append(("lane", *how)))
+        monkeypatch.setenv(CRASH_VARIABLE, "append.locked:2")
+        given = ["log.dirs=/d", "num.network.threads=2", "num.io.threads=3", "mpbroker.entries.per.processor=9000"]
+        config = load_broker_config(overrides=[*given, *overrides], environ={}, cores=2)
+        claim = SimpleNamespace(
+            cluster_id="c",
+            lock_fds=(8, 9),
+            directories=(LogDirectory("/d", "a"), LogDirectory("/e", "b", "gone"), LogDirectory("/f", "c", "full")),
+        )
+        plans = plan_processes(config, (LISTENER,))
+        listening = SimpleNamespace(close=lambda: None)
+        shared = SharedState(config, plans, listening, "admin's", claim)
+        made.append(shared)
+        assert (shared.plans, shared.listening, shared._admin_socket) == (plans, listening, "admin's")
+        assert (shared._cluster_id, shared._lock_fds, shared._directories) == ("c", (8, 9), claim.directories)
+        return shared, done
+
+    yield build
+    monkeypatch.undo()
+    for shared in made:
+        shared.passed.close()
+        for pair in shared._handovers:
+            pair[0].close(), pair[1].close()
+        numbers = {shared.notice_fd, shared._config_fd, shared._settings_fd, shared._controller_fd}
+        for number in {*numbers, *shared._eventfds, *shared._trace_notices, shared._trace_bell_fd} - {-1}:
+            os.close(number)
+
+
+@pytest.mark.parametrize("traced", [True, False])
+def test_what_workers_inherit_is_there_before_the_first_fork(begin, traced):
+    """What a killed broker left is swept first. Room is for more processors than there are, so that they can come."""
+    shared, done = begin(f"mpbroker.trace.enabled={str(traced).lower()}")
+    boot_id, count = 2**63 - 1, shared.room.processors
+    memory = next(one for one in done if one[0] == "memory")
+    plan = memory[1]
+    assert count == plan.processors > 2 and plan.coordinator
+    assert shared.room.handlers == plan.handlers - 1 > 3, "the coordinator does not come and go"
+    assert (shared.boot_id, shared._boot_secret, shared._data_dir) == (boot_id, b"\xff" * 32, "/d")
+    lanes = [("lane", 0, boot_id), ("lane", 1, boot_id)] if traced else []
+    assert done == [
+        ("swept", "/d"),
+        ("memory", plan, "/d", boot_id, count),
+        "append.locked:2",
+        ("offline", 1),
+        ("offline", 2),
+        *lanes,
+        (SUPERVISOR_SLOT, os.getpid(), 0, 0, NO_LISTENER),
+        (SUPERVISOR_SLOT, ProcessState.RUNNING),
+    ]
+    assert shared._made_lanes == ({0, 1} if traced else set()) and len(shared._lanes) == (count if traced else 0)
+    assert len(shared._handovers) == len(set(shared._eventfds)) == count and len(shared._rows) == MAX_SLOTS
+    bells = [*shared._eventfds, shared.notice_fd]
+    if traced:
+        reading, writing = shared._trace_notices
+        os.write(writing, b"x")
+        assert os.read(reading, 2) == b"x"
+        bells.append(shared._trace_bell_fd)
+    else:
+        assert (*shared._trace_notices, shared._trace_bell_fd) == (-1, -1, -1)
+    for bell in bells:  # nobody is rung yet
+        with pytest.raises(BlockingIOError):
+            os.eventfd_read(bell)
+    assert os.fstat(shared._config_fd).st_size == 0 and shared.stored_settings() is None
+    assert shared.passed.held == set() and shared._controller_fd == -1
+
+
+def test_a_broker_of_a_cluster_has_a_board_of_its_controller(begin, tmp_path):
+    shared, _ = begin(f"mpbroker.cluster.store=sqlite:{tmp_path}/shared.db")
+    assert os.readlink(f"/proc/self/fd/{shared._controller_fd}") == "/memfd:board (deleted)"
+
+
+def test_the_number_of_a_start_is_never_zero(begin):
+    """Zero says that there is none."""
+    shared, _ = begin(random=b"\0")
+    assert shared.boot_id == 1
+
+
+def test_the_pipe_to_the_tracer_never_makes_anybody_wait_and_has_room(monkeypatch):
+    asked, control = [], fcntl.fcntl
+    monkeypatch.setattr(shared_state.fcntl, "fcntl", lambda *how: asked.append(how[1:]) or control(*how))
+    reading, writing = shared_state.trace_notices_pipe()
+    with pytest.raises(BlockingIOError):
+        os.read(reading, 1)
+    assert asked == [(fcntl.F_SETPIPE_SZ, 1 << 20)]
+    assert not os.get_inheritable(reading) and not os.get_inheritable(writing) and not os.get_blocking(writing)
+    os.close(reading), os.close(writing)
+
+
+def test_where_a_pipe_may_not_be_as_large_it_is_as_it_is(monkeypatch):
+    def refuse(*_how):
+        raise PermissionError
+
+    monkeypatch.setattr(shared_state.fcntl, "fcntl", refuse)
+    for number in shared_state.trace_notices_pipe():
+        os.close(number)
