@@ -162,3 +162,19 @@ def test_a_held_request_is_asked_for_only_when_somebody_is_silent():
 
     assert judge(Facts(BrokerState.RUNNING, 0, [_row("handler")], [], 0, held), NOW) == []
     assert time.monotonic_ns() > 0
+
+
+STARTING = ("starting", -1, "broker", 0, NOW - 7, "it reads its logs and does not serve yet")
+HANDING_OVER = ("stopping", -1, "broker", 0, NOW, "other brokers take over what it leads, then it ends")
+
+
+@pytest.mark.parametrize(("state", "finding"), [("STARTING", STARTING), ("HANDING_OVER", HANDING_OVER), ("RUNNING", None)])
+def test_a_start_counts_from_its_beginning_and_what_comes_after_from_now_on(state, finding):
+    assert _judge(state=BrokerState[state]) == ([] if finding is None else [finding])
+
+
+def test_what_lies_in_a_cluster_controllers_ring_is_its_work():
+    row = _row("tracer")
+    rings = {ring for ring in range(64) if health.serves(row, "cluster-controller", ring, 0)}
+    assert rings == {layout.RING_CLUSTER_CONTROLLER}
+    assert not any(health.serves(row, role, ring, 0) for role in ("tracer", "acceptor") for ring in range(64))

@@ -93,3 +93,15 @@ def test_only_a_broker_that_runs_is_judged(monkeypatch, state, looks):
     others = [SimpleNamespace(slot=SUPERVISOR_SLOT, level=health.HUNG), SimpleNamespace(slot=4, level="slow")]
     monkeypatch.setattr(health_watch.health, "judge", lambda facts, now_ns: judged.append(now_ns) or [one, *others])
     assert watch._find(7) == ({3: one} if looks else {}) and judged == [7] * looks
+
+
+def test_the_first_look_is_a_second_after_the_start(monkeypatch):
+    """The page is mapped then: after the first forks, each of which would have a copy of the mapping."""
+    now, looks = [50], []
+    monkeypatch.setattr(health_watch.time, "monotonic_ns", lambda: now[0])
+    watch = HealthWatch("/no-page", dict, Lines())
+    watch._find = lambda now_ns: looks.append(now_ns) or {}
+    for later, looked in ((0, False), (LOOK_EVERY_NS - 1, False), (1, True), (LOOK_EVERY_NS - 1, False), (1, True)):
+        now[0] += later
+        assert watch.look() is looked
+    assert looks == [50 + LOOK_EVERY_NS, 50 + 2 * LOOK_EVERY_NS]

@@ -80,3 +80,10 @@ def test_memory_that_is_given_is_not_that_of_the_machine(monkeypatch, given, mib
     monkeypatch.setattr(shared_state, "available_memory_bytes", lambda: 64_000 * MIB)
     found = shared_state.answer_bytes_of_handler(SimpleNamespace(mpbroker_answer_memory_bytes=given), 4)
     assert found == mib * MIB
+
+
+def test_without_a_coordinator_there_is_no_place_for_one():
+    config = load_broker_config(overrides=[], environ={}, cores=2)
+    plans = tuple(each for each in plan_processes(config, (LISTENER,)) if each.type.role != "coordinator")
+    plan = shared_state.memory_plan(config, plans)
+    assert (plan.coordinator, plan.handlers) == (False, 63)

@@ -142,6 +142,7 @@ def begin(monkeypatch):
             core = SimpleNamespace(fail_log_dir=lambda number: done.append(("offline", number)))
             return SimpleNamespace(core=core, row=row, name="/page", arm_crash_points=lambda it: done.append(it))
 
+        monkeypatch.setattr(shared_state, "Began", SimpleNamespace(now=lambda: "now"))
         monkeypatch.setattr(shared_state.os, "urandom", lambda count: random * count)
         monkeypatch.setattr(shared_state, "_controller_board", lambda: os.memfd_create("board"))
         monkeypatch.setattr(shared_state.segment, "sweep", lambda path: done.append(("swept", path)))
@@ -184,6 +185,7 @@ def test_what_workers_inherit_is_there_before_the_first_fork(begin, traced):
     assert count == plan.processors > 2 and plan.coordinator
     assert shared.room.handlers == plan.handlers - 1 > 3, "the coordinator does not come and go"
     assert (shared.boot_id, shared._boot_secret, shared._data_dir) == (boot_id, b"\xff" * 32, "/d")
+    assert shared._began == "now"
     lanes = [("lane", 0, boot_id), ("lane", 1, boot_id)] if traced else []
     assert done == [
         ("swept", "/d"),

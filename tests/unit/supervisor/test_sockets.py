@@ -120,6 +120,7 @@ def test_listeners_come_and_go_and_an_index_is_used_again_when_all_are_taken_and
     assert listening.follow(_named(*names, "LAST"), set(range(15)) - {1}).changed
     assert listening.all[1].name == "LAST" and listening.all[1].index == 1 and not listening.removed
     listening.close()
+    assert {opened.fileno() for opened in listening.sockets} == {-1}
 
 
 def test_one_that_is_there_keeps_its_address_and_is_told_as_the_settings_say():

@@ -84,6 +84,14 @@ def test_those_that_leave_are_wanted_again_only_when_there_is_no_other_place():
     assert [plan.index for plan in staff.want(1, 3).changes.come] == [3]
 
 
+def test_of_those_that_leave_only_as_many_stay_as_find_no_other_place():
+    staff = Staff(4, 5)
+    staff.want(1, 3).want(1, 1)
+    staff.want(1, 3)
+    assert [plan.index for plan in staff.changes.come] == [4]
+    assert [worker.plan.index for worker in staff.changes.stay] == [2]
+
+
 @pytest.mark.parametrize("room", [(3, 10), (10, 3)])
 def test_what_finds_no_room_is_told(room):
     staff = Staff(*room).want(2, 4)

@@ -117,3 +117,40 @@ def test_the_log_keeper_has_its_own_time_counted_from_its_own_signal(workers, cl
             worker.end()
     stopping.step()
     assert stopping.timeout_s() == pytest.approx(0.5), "the tracer still has time to write down what they did"
+
+
+def test_until_when_each_stage_has_time(workers, clock):
+    """Of ten seconds for a stop the processors have three beyond the drain timeout, the handlers five more; what was
+    written must reach the disk, in its own time; the tracer has half of ten seconds, or what is left of the eight."""
+    stopping = Stopping(workers, 4.0, 10.0, 16.0)
+    began, told_at = clock.now, [0.0, 1.0, 5.0, 7.0]
+    for stage, ends in enumerate((7.0, 12.0, told_at[2] + 16.0, 12.0)):
+        clock.now = began + told_at[stage]
+        stopping.step()
+        assert stopping.stage == stage and stopping.timeout_s() == ends - told_at[stage]
+        for worker in workers.all:
+            if worker.plan.type.stop_stage == stage < 3:
+                worker.end()
+    clock.now = began + 11.75
+    stopping.step()
+    assert stopping.killed == [] and stopping.timeout_s() == 0.25
+    clock.now = began + 12.0
+    stopping.step()
+    assert stopping.killed == ["tracer 0"] and stopping.timeout_s() == 0.01, "again soon, but not at once"
+
+
+def test_who_is_stopped_by_somebody_hears_of_the_end_all_the_same(workers, clock):
+    """A stopped process would take no SIGTERM until it goes on."""
+    Stopping(workers, 4.0, 1.0, 3.0).step()
+    for worker in workers.all:
+        told = [signal.SIGTERM, signal.SIGCONT] if worker.plan.type.stop_stage == 0 else []
+        assert worker.signals == told
+
+
+def test_who_had_to_be_killed_is_named_and_killed_once(workers, clock):
+    stopping = Stopping(workers, 4.0, 1.0, 3.0)
+    stopping.hurry()
+    for _ in range(3):
+        assert stopping.step() is False
+    assert sorted(stopping.killed) == ["acceptor 0", "processor 0"]
+    assert all(worker.signals.count(signal.SIGKILL) == (worker.plan.type.stop_stage == 0) for worker in workers.all)

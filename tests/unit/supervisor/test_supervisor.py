@@ -315,6 +315,7 @@ def test_listeners_come_and_go_with_all_that_is_theirs(world):
     assert asked == [{0, 1, 9}] and forgotten == [7], "of 0 there are processes"
     noted = [entry if isinstance(entry, str) else entry[0] for entry in world.done]
     assert noted == ["empty_places", "publish_config", "status_file", "status file"]
+    assert ("follow", listening) in world.shared.passed._done, "the acceptor gets them when all is published"
     assert world.events() == ["listener_not_opened", "listeners_changed"]
 
 
@@ -336,6 +337,23 @@ def test_a_configuration_is_read_again_where_there_is_one(world, monkeypatch, gi
     world.broker._stopping = object() if is_stopping else None
     world.broker._reload()
     assert bool(asked) is read and not world.done, "nothing of it can be used"
+
+
+def test_a_configuration_that_was_read_again_is_used(world, monkeypatch):
+    """Also by who is there, and for the listeners."""
+    world.started()
+    reader, followed = object(), []
+    given = supervisor.Supervisor(world.config, world.shared, None, reader)
+    given._epoll.close()
+    assert given._read_config is reader
+    changed = load_broker_config(overrides=[*GIVEN, "num.network.threads=1", "num.io.threads=1"], environ={}, cores=3)
+    monkeypatch.setattr(world.broker, "_follow_listeners", lambda: followed.append(world.broker._config))
+    monkeypatch.setattr(supervisor.reload, "read_again", lambda old, read, log: changed if read is reader else None)
+    world.broker._read_config = reader
+    world.broker._reload()
+    assert world.broker._config is changed and followed == [changed]
+    assert [entry[:2] for entry in world.done] == [("publish_config", changed)]
+    assert {number for _, number in world.killed} == {signal.SIGHUP} and ("use_config", changed) in world.said
 
 
 def test_what_the_last_stage_runs_is_imported_with_it_and_once(world, monkeypatch):

@@ -60,6 +60,9 @@ def test_while_processors_drain_a_handler_has_a_successor_and_a_processor_none(w
     world.dies(processor, KILLED)
     assert world.broker._step() is False
     assert handler.alive and not processor.alive and not handler.restart_at
+    processor.restart_at = world.now_s
+    world.broker._step()
+    assert not processor.alive and not processor.restart_at, "nobody waits for its successor"
 
 
 def test_the_first_signal_stops_and_the_second_hurries(world):

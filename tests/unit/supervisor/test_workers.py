@@ -52,7 +52,11 @@ def test_a_death_is_read_then_reaped(code, number, exit_code, is_fault):
     death = _death(worker)
     assert (death.signal, death.exit_code, death.is_fault, death.pid) == (number, exit_code, is_fault, process.pid)
     assert os.path.exists(f"/proc/{process.pid}"), "not reaped yet: nobody else can have the pid"
+    descriptor = worker.pidfd
     worker.reap()
+    assert (worker.pid, worker.pidfd) == (0, -1)
+    with pytest.raises(OSError):
+        os.fstat(descriptor)
     assert not worker.alive and not os.path.exists(f"/proc/{process.pid}")
     process.returncode = 0  # reaped by us
 
@@ -116,3 +120,10 @@ def test_a_slot_whose_process_was_forked_has_no_successor_due():
     assert 0 <= worker.age_s < 60 and not worker.alive
     worker.settled()
     assert worker.short_lives == 0
+
+
+def test_a_slot_has_no_process_before_the_first_is_forked():
+    worker = Worker(PLAN)
+    assert (worker.pid, worker.pidfd, worker.alive, worker.leaving) == (0, -1, False, False)
+    assert (worker.restart_at, worker.short_lives, worker.unsteady) == (0.0, 0, False)
+    worker.kill(signal.SIGKILL)  # nobody
