@@ -45,7 +45,7 @@ def test_the_soft_limit_of_files_is_raised_as_far_as_it_goes(monkeypatch, soft, 
 def test_a_score_moves_within_its_bounds(monkeypatch, score, by, written):
     done = []
     monkeypatch.setattr(process_limits.os, "open", lambda path, flags: done.append(path) or 99)
-    monkeypatch.setattr(process_limits.os, "pread", lambda fd, count, at: b"%d\n" % score)
+    monkeypatch.setattr(process_limits.os, "pread", lambda fd, count, at: (b"%d\n" % score)[at : at + count])
     monkeypatch.setattr(process_limits.os, "pwrite", lambda fd, data, at: done.append((fd, data, at)))
     monkeypatch.setattr(process_limits.os, "close", done.append)
     process_limits.step_forward(17, by)

@@ -15,7 +15,7 @@ class World:
     """Processes by pid: (processor time, what schedstat says or None); descriptors are 100 + pid."""
 
     def __init__(self, monkeypatch):
-        self.processes, self.done = {}, []
+        self.processes, self.done, self.first_file = {}, [], 100
         monkeypatch.setattr(gauge_sampler.time, "clock_gettime_ns", self.time_of)
         fake = SimpleNamespace(open=self.open, pread=self.read, close=self.done.append, O_RDONLY=0, O_CLOEXEC=0)
         monkeypatch.setattr(gauge_sampler, "os", fake)
@@ -34,11 +34,11 @@ class World:
         if self.processes[pid][1] is None:
             raise OSError(errno.ENOENT, "the system has none")
         self.done.append(f"open {pid}")
-        return 100 + pid
+        return self.first_file + pid
 
     def read(self, descriptor, most, at):
         assert (most, at) == (80, 0)
-        return self.processes[descriptor - 100][1]
+        return self.processes[descriptor - self.first_file][1]
 
     def look(self, *rows, rings=()):
         return self.sampler.sample(9, [row_of(*row) for row in rows], rings)
@@ -103,3 +103,14 @@ def test_rings_come_first(world):
     world.processes = {7: (70, b"1 2 3")}
     ring = SimpleNamespace(number=3, depth=4, capacity=5, peak=6)
     assert world.look((1, 7), rings=[ring]) == [RingGauge(9, 3, 4, 5, 6), gauge(1, 7, 70, 2)]
+
+
+@pytest.mark.parametrize("pid", [1, 7])
+def test_every_descriptor_and_every_pid_is_one(world, pid):
+    """0 is a descriptor where the tracer's input was closed, and in a container the supervisor is 1."""
+    world.processes, world.first_file = {pid: (70, b"1 2 3")}, -pid
+    for _ in range(2):
+        assert world.look((4, pid)) == [gauge(4, pid, 70, 2)]
+    assert world.done == [f"open {pid}"]
+    world.sampler.close()
+    assert world.done == [f"open {pid}", 0]
