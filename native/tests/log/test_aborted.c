@@ -222,14 +222,33 @@ static void damage(void)
     int active = openat(fd, name, O_RDWR);
     CHECK_EQ(ftruncate(active, now()->txn_index_bytes - 1), 0); /* shorter than what is committed */
     CHECK_EQ(mpb_log_aborted(&f.log, &plan, 0, found, ROOM, &count), MPB_ERR_CORRUPT_MESSAGE);
+    CHECK_EQ(ftruncate(active, 0), 0); /* nothing is left of it: no entry, and not that of another transaction */
+    CHECK_EQ(mpb_log_aborted(&f.log, &plan, 0, found, ROOM, &count), MPB_ERR_CORRUPT_MESSAGE);
     close(active);
     close(fd);
     CHECK_EQ(mpb_truncate(&f.log, 0, now()->leo - 1), 0);
     CHECK_EQ(mpb_log_aborted(&f.log, &plan, 0, found, ROOM, &count), MPB_ERR_NOT_LEADER_OR_FOLLOWER);
 }
 
+/* As many entries as one read takes, one fewer and one more: the first of them is found as well as the last. */
+static void around_one_read(void)
+{
+    fixture_open(&f);
+    fixture_partition(&f, 0);
+    all_count = 0;
+    memset(sequence, 0, sizeof sequence);
+    while (all_count < 131) {
+        end_one(1, put(1), false);
+        struct mpb_read_plan plan = plan_from(0, 1 << 20);
+        for (int64_t offset = 0; offset < 4 && offset < plan.last_stable; offset++)
+            compare(&plan, offset, plan.last_stable, plan.last_stable);
+    }
+    fixture_close(&f);
+}
+
 int main(void)
 {
+    around_one_read();
     begin();
     from_everywhere();
     bounds();
