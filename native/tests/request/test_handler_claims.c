@@ -1,6 +1,7 @@
 /* Which request a handler takes, whom it gives it to, what it says that it took, and how it answers: each rule of handler.h
  * with its counters, bells and marks. */
 #include "tests/request/handler_scene.h"
+#include "request/handed.h"
 
 /* ------------------------------------------------------------------ what is taken */
 /* Control first; then what it was poked for, unless that can wait; then data. The coordinator takes what is handed. */
@@ -156,6 +157,43 @@ static void test_handed_over(void)
     asked(0, MPB_PLANE_DATA, 9);
     CHECK_EQ(mpb_handler_claim(&d.h[1], false), entry); /* before all others */
     drama_close(&d);
+}
+
+/* What the coordinator's repair put back goes before what was handed since; entry 0 is one like others. */
+static void test_the_order_of_what_is_handed(void)
+{
+    open_with_clock(1);
+    for (uint32_t id = 12; id < 14; id++)
+        CHECK(mpb_handler_hand_over(&d.h[0], claimed(id)));
+    CHECK_EQ(mpb_handler_claim(&d.h[COORDINATOR], false), 0);
+    CHECK(mpb_handler_hand_over(&d.h[0], claimed(14)));
+    mpb_store_release(&entry_of(0)->state, state_word(0, MPB_E_REQUEUED, COORDINATOR));
+    mpb_handed_requeue(&d.w.core, 0);
+    for (int64_t entry = 0; entry < 3; entry++) {
+        CHECK(!mpb_handed_empty(&d.w.core));
+        CHECK_EQ(mpb_handed_take(&d.w.core, d.h[COORDINATOR].slot), entry);
+    }
+    CHECK(mpb_handed_empty(&d.w.core) && mpb_handed_take(&d.w.core, 9) == -1);
+    drama_close(&d);
+}
+
+/* Whoever is the coordinator is rung, and told before that requests will come; where there is none, nobody is. */
+static void test_who_is_rung_as_the_coordinator(void)
+{
+    uint32_t coordinator = d.w.core.header->coordinator;
+    for (uint32_t one = 0; one <= CAST; one++) {
+        open_with_clock(1);
+        for (uint32_t h = 0; h < CAST; h++)
+            mpb_handler_announce(&d.w.core, h);
+        d.w.core.header->coordinator = one;
+        mpb_store_relaxed(&d.w.core.header->coordinator_wanted, 0);
+        mpb_want_coordinator(&d.w.core);
+        CHECK_EQ(mpb_load_relaxed(&d.w.core.header->coordinator_wanted), 1);
+        for (uint32_t h = 0; h < CAST; h++)
+            CHECK_EQ(sleeps(h), h + 1 != one);
+        d.w.core.header->coordinator = coordinator;
+        drama_close(&d);
+    }
 }
 
 /* Who leaves without having taken what is there wakes another one for it; the coordinator takes none of it anyway. */
@@ -332,6 +370,8 @@ int main(void)
     test_who_waited_for_room_is_rung();
     test_which_keys_are_handed_over();
     test_handed_over();
+    test_the_order_of_what_is_handed();
+    test_who_is_rung_as_the_coordinator();
     test_what_is_passed_on();
     test_what_a_request_took();
     test_a_sleeper_can_be_seen();
