@@ -7,8 +7,9 @@ import pytest
 
 from mpbroker.log import disk, epoch_files
 from mpbroker.log.epoch_files import EpochFiles
+from mpbroker.log.keeper_context import NEVER_MS
 from mpbroker.log.leader_epochs import read_epochs
-from mpbroker.shm.layout import ReplicaRole
+from mpbroker.shm.layout import PARTITION_ONLINE, ReplicaRole
 from tests.unit.log.log_world import LogWorld
 
 
@@ -72,3 +73,88 @@ def test_what_was_written_is_remembered_for_as_long_as_the_partition_is_here(wor
     assert files.write() and len(written) == 1
     world.partitions.all.append(partition)
     assert files.write() and len(written) == 2, "it came back: from another log directory perhaps"
+
+
+def test_files_are_written_once_a_second(world):
+    partition, job = world.create(), EpochFiles(world.keeper())
+    lead(world, partition, 3)
+    job.do_work()
+    assert job.remaining_ms() == 1000 and read_epochs(str(world.path / partition.dir)) == [(0, 0)]
+    world.clock.advance(999)
+    job.do_work()
+    assert job.remaining_ms() == 1 and read_epochs(str(world.path / partition.dir)) == [(0, 0)]
+    world.clock.advance(1)
+    job.do_work()
+    assert job.remaining_ms() == 1000 and read_epochs(str(world.path / partition.dir)) == [(3, 0)]
+    path = world.path / partition.dir / "leader-epoch-checkpoint"
+    assert path.read_text() == "0\n1\n3 0\n" and not list(path.parent.glob("*.tmp")), "as Kafka writes it"
+
+
+def test_where_no_epoch_ever_begins_there_is_nothing_to_do(tmp_path):
+    world = LogWorld(tmp_path)
+    world.create()
+    job = EpochFiles(world.keeper())
+    world.clock.advance(5000)
+    path = tmp_path / "t-0" / "leader-epoch-checkpoint"
+    path.unlink()
+    job.do_work()
+    assert job.remaining_ms() == NEVER_MS and job.write() is True and not path.exists()
+    world.close()
+
+
+def test_a_partition_that_somebody_holds_is_left_for_the_next_turn(world):
+    partition, keeper = world.create(), world.keeper()
+    lead(world, partition, 3)
+    job, log = EpochFiles(keeper), world.log
+
+    class Held:
+        def __getattr__(self, name):
+            return getattr(log, name)
+
+        def epochs(self, ordinal):
+            raise TimeoutError
+
+    keeper.log = Held()
+    assert job.write() is False and world.events.lines == []
+    keeper.log = log
+    assert job.write() is True and read_epochs(str(world.path / partition.dir)) == [(3, 0)]
+
+
+def test_one_that_is_offline_is_nobodys_fault_and_its_file_stays(world):
+    partition, job = world.create(), EpochFiles(world.keeper())
+    lead(world, partition, 3)
+    assert world.log.set_flags(0, 0, PARTITION_ONLINE) == 0
+    assert job.write() is True and read_epochs(str(world.path / partition.dir)) == [(0, 0)]
+
+
+def test_what_is_written_may_be_forgotten_by_memory(world):
+    """Else a table of few epochs would be full for ever."""
+    partition, told = world.create(), []
+    lead(world, partition, 3)
+    keeper, log = world.keeper(), world.log
+
+    class Told:
+        def __getattr__(self, name):
+            return getattr(log, name)
+
+        def epochs_written(self, ordinal, begun):
+            told.append((ordinal, begun))
+
+    keeper.log = Told()
+    job = EpochFiles(keeper)
+    assert job.write() and job.write() and told == [(0, log.epochs(0)[0])]
+
+
+@pytest.mark.parametrize(("has_older", "expected"), [(False, [(5, 4)]), (True, [(0, 0), (5, 4)])])
+def test_epochs_that_memory_has_no_room_for_stand_in_the_file_alone(world, has_older, expected):
+    partition, keeper, log = world.create(), world.keeper(), world.log
+
+    class Short:
+        def __getattr__(self, name):
+            return getattr(log, name)
+
+        def epochs(self, ordinal):
+            return 9, has_older, [(5, 4)]
+
+    keeper.log = Short()
+    assert EpochFiles(keeper).write() and read_epochs(str(world.path / partition.dir)) == expected

@@ -1,8 +1,11 @@
 """The keeper's view of topics: what the controller shows, with the settings in force, and nothing that is going."""
 
+from types import SimpleNamespace
+
+from mpbroker.log import kept_partitions
 from mpbroker.log.kept_partitions import KeptPartitions
 from mpbroker.shm.layout import TopicFlags
-from mpbroker.shm.topic_table import journal_append, partition_link, rows_raise, topic_write
+from mpbroker.shm.topic_table import TopicRow, journal_append, partition_link, rows_raise, topic_write
 from tests.harness.small_core import small_core
 from tests.unit.log.log_world import config_of
 
@@ -47,3 +50,65 @@ def test_a_reload_changes_what_topics_inherit():
     view.refresh()
     view.use_config(config_of("log.retention.ms=9"))
     assert [(p.settings.retention_ms, p.settings.retention_bytes) for p in view.all] == [(9, 7)]
+
+
+class Moving:
+    """Two topics of two partitions, in two log directories; `moves` counts partitions that changed theirs."""
+
+    def __init__(self, monkeypatch):
+        self.moves, self.generation, self.log_dirs, self.read = 0, 1, [0, 1, 1, 0], []
+        rows = [TopicRow(5, int(TopicFlags.EXISTS), bytes([n]) * 16, f"t{n}", 2, 2 * n, b"{}", 1) for n in range(2)]
+        self.rows = dict(enumerate(rows))
+        for name, function in {
+            "metadata_generation": lambda core: self.generation,
+            "topic_count": lambda core: 3,
+            "topics_changed": self.changed,
+            "topic_read": lambda core, row: self.read.append(row) or self.rows.get(row),
+            "topic_partitions": lambda core, topic_id, first, count: [first, first + 1],
+            "partition_who": lambda core, ordinal: SimpleNamespace(log_dir=self.log_dirs[ordinal]),
+        }.items():
+            monkeypatch.setattr(kept_partitions, name, function)
+
+    def changed(self, core, selectors):
+        return [row for row, found in self.rows.items() if selectors[row] != found.selector]
+
+
+def ordinals(view):
+    return sorted(partition.ordinal for partition in view.all)
+
+
+def test_a_keeper_of_one_log_directory_keeps_what_lies_there(monkeypatch):
+    memory = Moving(monkeypatch)
+    views = [KeptPartitions(memory, config_of(), log_dir=log_dir) for log_dir in (0, 1, None)]
+    assert not any(view.loaded for view in views)
+    assert [view.refresh() for view in views] == [True] * 3 and all(view.loaded for view in views)
+    assert [ordinals(view) for view in views] == [[0, 3], [1, 2], [0, 1, 2, 3]]
+    assert [view.refresh() for view in views] == [False] * 3
+    memory.read.clear()
+    memory.moves, memory.log_dirs[1] = 1, 0
+    assert [view.refresh() for view in views] == [True, True, False], "who keeps all of them need not look"
+    assert [ordinals(view) for view in views] == [[0, 1, 3], [2], [0, 1, 2, 3]]
+    assert sorted(memory.read) == [0, 0, 1, 1], "every topic that is there, and no empty row"
+    assert [view.refresh() for view in views] == [False] * 3
+
+
+def test_a_move_before_the_view_was_made_is_none(monkeypatch):
+    memory = Moving(monkeypatch)
+    memory.moves, memory.generation = 4, 0
+    view = KeptPartitions(memory, config_of(), log_dir=1)
+    view.refresh()
+    assert not view.loaded and not view.refresh()
+
+
+def test_what_is_gone_or_going_is_not_kept(monkeypatch):
+    memory = Moving(monkeypatch)
+    view = KeptPartitions(memory, config_of())
+    view.refresh()
+    memory.generation, memory.rows[0] = 2, memory.rows[0]._replace(selector=6, flags=0)
+    assert view.refresh() and ordinals(view) == [2, 3]
+    monkeypatch.setattr(kept_partitions, "topic_partitions", lambda *words: None)
+    memory.generation, memory.rows[1] = 3, memory.rows[1]._replace(selector=6)
+    assert view.refresh() and ordinals(view) == [], "its partitions are being deleted"
+    monkeypatch.setattr(kept_partitions, "topics_changed", lambda core, selectors: [2])
+    memory.generation = 4
+    assert view.refresh() and ordinals(view) == [], "nothing was ever there"

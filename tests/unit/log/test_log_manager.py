@@ -62,5 +62,7 @@ def test_how_far_a_copy_is_behind(manager, end, start, lacks):
     assert manager.future(5, state) == (2, 4096, lacks)
     manager.data_dirs = ["/a"]
     assert manager.future(5, state) is None
-    manager.data_dirs, manager.log.move_of = ["/a", "/b"], lambda ordinal: None
+    manager.data_dirs = ["/a", "/b"]
+    assert manager.future(5, state) == (2, 4096, lacks)
+    manager.log.move_of = lambda ordinal: None
     assert manager.future(5, state) is None

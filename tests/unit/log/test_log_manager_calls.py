@@ -10,6 +10,7 @@ import pytest
 from mpbroker._native import READ_TO_END
 from mpbroker.errors import ErrorCode
 from mpbroker.log import log_manager as module
+from mpbroker.log.leader_epochs import EpochStart
 from mpbroker.log.log_manager import NO_FLUSH, FoundOffset, LogManager, PartitionBusyError
 from mpbroker.record.batch_builder import encode_batch
 from mpbroker.shm.clock import ManualClock
@@ -191,7 +192,7 @@ def test_a_partition_that_is_not_online_has_no_state_to_read(flags, is_online):
     state = SimpleNamespace(flags=flags, leader_epoch=11)
     manager = manager_of(FakeLog(state=state))
     assert manager.state(ROW) is (state if is_online else None)
-    assert manager.is_offline(ROW) is not is_online
+    assert manager.is_offline(ROW) is (not is_online)
     assert manager.leader_epoch(ROW) == 11
 
 
@@ -232,17 +233,15 @@ def test_the_keeper_is_rung_for_a_move_and_other_copies_go(monkeypatch, wanted, 
         ([], False, 2, (2, 99), True),
     ],
 )
-def test_epochs_that_memory_has_forgotten_are_read_from_the_file(tmp_path, kept, has_older, asked, answer, reads):
+def test_epochs_that_memory_has_forgotten_are_read_from_the_file(monkeypatch, kept, has_older, asked, answer, reads):
     """The file's are read only where memory does not say it: a request may ask for many partitions."""
-    (tmp_path / "t-0").mkdir()
-    (tmp_path / "t-0" / "leader-epoch-checkpoint").write_text("0\n2\n1 10\n2 20\n")
+    read: list[str] = []
+    written = [EpochStart(1, 10), EpochStart(2, 20)]
+    monkeypatch.setattr(module, "read_epochs", lambda directory: read.append(directory) or written)
     state = SimpleNamespace(log_dir=1, dir="t-0", leo=99, leader_epoch=2)
     log = FakeLog(epochs=(0, has_older, kept))
-    manager = manager_of(log, data_dirs=["/nowhere", str(tmp_path)])
-    assert manager.end_of_epoch(ROW, state, asked) == answer
-    if not reads:
-        (tmp_path / "t-0" / "leader-epoch-checkpoint").write_text("0\n1\n3 30\n")
-        assert manager.end_of_epoch(ROW, state, asked) == answer
+    assert manager_of(log, data_dirs=["/a", "/b"]).end_of_epoch(ROW, state, asked) == answer
+    assert read == (["/b/t-0"] if reads else [])
 
 
 @pytest.mark.parametrize(("asked", "answer"), [(4, (4, 0)), (5, (5, 99)), (6, (-1, -1))])
