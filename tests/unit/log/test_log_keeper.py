@@ -59,7 +59,7 @@ def test_partitions_are_known_from_the_beginning_and_after_each_change(world, mo
     forgotten, changed = [], []
     monkeypatch.setattr(keeper.snapshots, "forget", forgotten.append)
     monkeypatch.setattr(keeper.checkpoints, "topics_changed", lambda: changed.append(len(forgotten)))
-    partitions, config = keeper._keeper.partitions, world.config
+    partitions, config = keeper._keeper.partitions, config_of("log.retention.ms=5")
     monkeypatch.setattr(partitions, "refresh", lambda: False)
     keeper.do_work()
     assert forgotten == changed == []

@@ -5,7 +5,8 @@ import os
 
 import pytest
 
-from mpbroker.log import disk, set_aside as module
+from mpbroker.log import disk
+from mpbroker.log import set_aside as module
 from mpbroker.log.set_aside import free_name, keep_tail, set_aside
 
 
