@@ -9,8 +9,18 @@ from mpbroker.metadata.broker_registration import Occupied, Registered, _resume,
 from mpbroker.metadata.cluster_records import BrokerRecord, ListenerRecord
 from mpbroker.metadata.controller_election import elect
 from mpbroker.metadata.keys import Keys
-from mpbroker.metadata.meta_store import Entry, StoreTimeout, Unknown
-from mpbroker.metadata.topic_record import decode_record
+from mpbroker.metadata.meta_store import (
+    Absent,
+    Committed,
+    Conflict,
+    Entry,
+    Put,
+    Session,
+    StoreTimeout,
+    Unknown,
+    Version,
+)
+from mpbroker.metadata.topic_record import decode_record, encode_record
 from tests.harness.memory_store import MemoryStore
 
 KEYS = Keys("c")
@@ -141,14 +151,43 @@ def test_a_start_goes_on_with_a_session_that_lives(is_renewed):
     assert (found is not None) is bool(is_renewed) and renewed == ([] if is_renewed is None else ["session 5"])
     if found is not None:
         assert (found.session, found.resumed) == ("session 5", True)
-    assert (
-        _resume(
-            store,
-            entry._replace(session=None)
-            if hasattr(entry, "_replace")
-            else msgspec.structs.replace(entry, session=None),
-            RECORD,
-            RECORD,
-        )
-        is None
+    assert _resume(store, msgspec.structs.replace(entry, session=None), RECORD, RECORD) is None
+
+
+@pytest.mark.parametrize(
+    ("outcome", "goes_on"), [(Committed(9), True), (Unknown("start-1"), True), (Conflict((None,)), False)]
+)
+def test_other_addresses_are_written_where_nobody_else_was(outcome, goes_on):
+    """Unknown: whoever wrote there meanwhile had to see the old ones, and the next look tells."""
+    asked = []
+    store = SimpleNamespace(
+        session_find=lambda number: Session(number, "broker-1", 9000),
+        session_renew=lambda session: True,
+        txn=lambda checks, ops, *, tag: asked.append((checks, ops, tag)) or outcome,
     )
+    key, moved = KEYS.broker(1), msgspec.structs.replace(RECORD, rack="b")
+    found = _resume(store, Entry(key, b"", 3, 7, 9, 5), RECORD, moved)
+    assert asked == [([Version(key, 3)], [Put(key, encode_record(moved), 5)], "start-1")]
+    assert found == (Registered(7, Session(5, "broker-1", 9000), resumed=True) if goes_on else None)
+
+
+def test_a_registration_is_for_nobody_who_is_there(store):
+    asked, txn = [], store.txn
+    store.txn = lambda checks, ops, *, tag: asked.append((checks, ops, tag)) or txn(checks, ops, tag=tag)
+    found = _register(store)
+    key = KEYS.broker(1)
+    assert asked == [([Absent(key)], [Put(key, encode_record(RECORD), found.session.id)], "start-1")]
+
+
+def test_one_without_a_session_is_in_the_way_until_somebody_takes_it_away(store):
+    """It cannot be ended, nor gone on with."""
+    for record in (RECORD, msgspec.structs.replace(RECORD, incarnation="start-2")):
+        store.txn([], [Put(KEYS.broker(1), encode_record(record))], tag="")
+        with pytest.raises(StoreTimeout, match=f"^{KEYS.broker(1)}: no registration in 5 attempts$"):
+            _register(store)
+
+
+def test_all_listeners_of_the_other_broker_are_named():
+    listeners = [ListenerRecord("A", "SSL", "h", 1), ListenerRecord("B", "PLAINTEXT", "i", 2)]
+    found = Occupied(msgspec.structs.replace(RECORD, id=4, listeners=listeners))
+    assert found.sentence.startswith("another broker has node.id 4 in this cluster: A://h:1, B://i:2; ")

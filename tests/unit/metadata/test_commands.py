@@ -159,3 +159,32 @@ def test_sentences_go_where_all_together_are_too_long():
         assert len(short[0].error_message) <= commands.MAX_SENTENCE_CHARS
         results = [*results, *results]
     assert {one.error_message for one in short} == {None} and len(short) == len(results)
+
+
+def test_the_slots_bounds_are_allowed_and_no_byte_more():
+    """native/shm/layout.h: 64 KiB with a header of 64 bytes, 40 of them for the command."""
+    assert (MAX_COMMAND_BYTES, MAX_ANSWER_BYTES) == (40 * 1024, 24 * 1024 - 64)
+    empty = len(encode_command(CreateTopics([NewTopic("a", configs={"k": "v" * 1000})]))) - 1000
+    fits = CreateTopics([NewTopic("a", configs={"k": "v" * (MAX_COMMAND_BYTES - empty)})])
+    assert len(encode_command(fits)) == MAX_COMMAND_BYTES
+    with pytest.raises(CommandTooLarge):
+        encode_command(CreateTopics([NewTopic("a", configs={"k": "v" * (MAX_COMMAND_BYTES - empty + 1)})]))
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        lambda name: DeleteTopics([name]),
+        lambda name: CreateTopics([NewTopic(name)]),
+        lambda name: CreatePartitions([PartitionCount(name, 5)]),
+        lambda name: AlterConfigs([ConfigChanges(2, name, [])]),
+        lambda name: UpdateFeatures([FeatureUpdate(name, 1, 1)]),
+    ],
+)
+def test_the_answers_bound_is_the_length_of_the_names_and_48_bytes_of_each(named):
+    room = MAX_ANSWER_BYTES - 2 * 48
+    encode_command(named("n" * room))
+    encode_command(named("ä" * (room // 2)))
+    for name in ("n" * (room + 1), "ä" * (room // 2 + 1)):
+        with pytest.raises(CommandTooLarge, match=f"{MAX_COMMAND_BYTES} and {MAX_ANSWER_BYTES}"):
+            encode_command(named(name))

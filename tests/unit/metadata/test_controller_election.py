@@ -2,11 +2,11 @@
 
 import pytest
 
-from mpbroker.metadata.cluster_records import ControllerEpochRecord
+from mpbroker.metadata.cluster_records import ControllerEpochRecord, ControllerRecord
 from mpbroker.metadata.controller_election import Another, Elected, elect, resign
 from mpbroker.metadata.keys import Keys
-from mpbroker.metadata.meta_store import Committed, Conflict, Put, StoreError, StoreTimeout
-from mpbroker.metadata.topic_record import decode_record
+from mpbroker.metadata.meta_store import Committed, Conflict, Delete, Put, StoreError, StoreTimeout, Version
+from mpbroker.metadata.topic_record import decode_record, encode_record
 from tests.unit.metadata.test_broker_registration import Unsure
 
 KEYS = Keys("c")
@@ -96,3 +96,62 @@ def test_resigning_lets_the_next_one_in_and_takes_nobody_elses_place(store):
     assert second.epoch == 2
     resign(store, KEYS, first, 1, "a")
     assert store.get(KEYS.controller)[1] is not None
+
+
+def _put(store, key, record, session=None):
+    assert isinstance(store.txn([], [Put(key, encode_record(record), session and session.id)], tag=""), Committed)
+
+
+@pytest.mark.parametrize("last", [2**31 - 3, 2**31 - 2, 2**31 - 1])
+def test_epochs_are_numbers_of_the_wire_and_end_with_them(store, last):
+    """int32 in every request of a controller."""
+    _put(store, KEYS.controller_epoch, ControllerEpochRecord(last))
+    if last < 2**31 - 1:
+        assert _elect(store, 1, "a")[0].epoch == last + 1 == _epoch(store)
+        return
+    with pytest.raises(OverflowError):
+        _elect(store, 1, "a")
+    assert store.get(KEYS.controller)[1] is None and _epoch(store) == last
+
+
+def test_one_that_was_elected_before_it_knew_has_that_elections_guard(store):
+    _put(store, KEYS.controller_epoch, ControllerEpochRecord(6))
+    first, _ = _elect(store, 1, "a")
+    store.txn([], [Put("x", b"")], tag="")
+    again, _ = _elect(store, 1, "a")
+    assert again == first == Elected(7, Version(KEYS.controller_epoch, 2), 2)
+
+
+@pytest.mark.parametrize("epoch", [None, 6, 8])
+def test_an_election_that_somebody_has_followed_already_is_over(store, epoch):
+    session = store.session_open(9000, "broker-1")
+    _put(store, KEYS.controller, ControllerRecord(1, 7, "a"), session)
+    if epoch is not None:
+        _put(store, KEYS.controller_epoch, ControllerEpochRecord(epoch))
+    with pytest.raises(StoreTimeout, match=f"^{KEYS.controller}: the election of epoch 7 is over$"):
+        elect(store, KEYS, 1, "a", session)
+
+
+def test_a_term_of_ours_that_no_session_ends_stands(store):
+    _put(store, KEYS.controller, ControllerRecord(1, 7, "old"))
+    found, _ = _elect(store, 1, "a")
+    assert found == Another(ControllerRecord(1, 7, "old"))
+
+
+def test_another_brokers_session_is_left_alone(store):
+    first, session = _elect(store, 2, "b")
+    assert first.epoch == 1 and isinstance(_elect(store, 1, "a")[0], Another)
+    assert store.session_renew(session) and isinstance(_elect(store, 2, "b")[0], Elected)
+
+
+def test_a_term_takes_no_other_changes_with_it(store):
+    """Its two keys are written together, behind a look at both."""
+    asked, txn = [], store.txn
+    store.txn = lambda checks, ops, *, tag: asked.append((len(checks), ops, tag)) or txn(checks, ops, tag=tag)
+    won, session = _elect(store, 1, "a")
+    record = encode_record(ControllerRecord(1, 1, "a"))
+    epoch = encode_record(ControllerEpochRecord(1))
+    puts = [Put(KEYS.controller, record, session.id), Put(KEYS.controller_epoch, epoch)]
+    resign(store, KEYS, won, 1, "a")
+    assert asked == [(2, puts, "a"), (2, [Delete(KEYS.controller)], "resign a")]
+    assert store.get(KEYS.controller)[1] is None and _epoch(store) == 1

@@ -9,7 +9,8 @@ import pytest
 
 from mpbroker.config.cluster_store import ClusterStorePlace
 from mpbroker.metadata.listener_locks import ListenerLock, ListenerLocks
-from mpbroker.metadata.session_files import LISTENERS_LOCKED, OwnerLock, SessionFiles, directory_of
+from mpbroker.metadata.session_files import LISTENERS_LOCKED, OwnerLock, SessionFiles, directory_of, lock_pid
+from mpbroker.record.checksum import crc32c
 
 
 @pytest.fixture
@@ -87,3 +88,13 @@ def test_the_owners_lock_is_another_one(place):
             assert files.holder("broker-1").pid == child
         assert files.holder("broker-1") is None
     files.close()
+
+
+def test_brokers_of_other_releases_look_at_the_same_place(place):
+    """While a cluster of one machine is upgraded, old and new ones ask each other's files."""
+    assert tuple(LISTENERS_LOCKED) == (512, b"listeners\n")
+    with supervisor(place), processor(place) as (child, _):
+        with open(directory_of(place.sqlite_path) / "broker-1", "r+b") as file:
+            assert lock_pid(file.fileno(), (1 << 20) + crc32c(b"OUT")) == child
+            assert lock_pid(file.fileno(), (1 << 20) + crc32c(b"IN")) is None
+            assert file.read()[512:] == b"listeners\n"
