@@ -152,7 +152,8 @@ class Handover:
         while len(returned) < WINDOW_SOCKETS and (message := receive_message(self.channel)) is not None:
             if message.kind == RETURNED:  # also of a dead one: it had let go of them
                 returned += self._returned(message, quotas)
-            elif message.processor_incarnation != self.incarnation:
+                continue
+            if message.processor_incarnation != self.incarnation:
                 continue  # of a dead one, whose connections no longer count
             if message.kind in (ACK, REFUSED):
                 group = self._take(message)
