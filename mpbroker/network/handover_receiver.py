@@ -113,9 +113,9 @@ class HandoverReceiver:
         return [Received(fd, *peer, message.received) for fd, peer in zip(message.sockets, message.peers, strict=True)]
 
     def _report(self, acceptor_incarnation: int) -> None:
-        """All our connections, for an acceptor that knows none of them. Ends not yet reported are part of it."""
+        """All our connections, for an acceptor that knows none of them. Ends were reported before: `receive` reads
+        nothing as long as one waits."""
         self._acceptor_incarnation = acceptor_incarnation
-        self._closed.clear()
         for message in self._messages(CONNECTIONS, self.open_connections):
             self._send(message)
         self._send(Message(CONNECTIONS_END, self._incarnation, acceptor_incarnation, 0))
