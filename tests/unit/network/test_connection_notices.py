@@ -86,7 +86,7 @@ def test_what_the_tracer_reads(channel, monkeypatch):
     os.close(writing)
 
 
-def test_lost_notices_are_counted_and_nobody_listening_costs_nothing(channel):
+def test_lost_notices_are_counted_and_nobody_listening_costs_nothing(channel, monkeypatch):
     reading, writing = os.pipe2(os.O_NONBLOCK)
     os.close(reading)
     row = Row()
@@ -96,9 +96,11 @@ def test_lost_notices_are_counted_and_nobody_listening_costs_nothing(channel):
     silent = ConnectionNotices(-1, 0, 0, row)
     silent.began()
     silent.opened(channel, 1, 2)
+    monkeypatch.setattr(type(channel), "take_introduction", lambda self: introduction())
     silent.introduced(channel, 3)
     silent.closed(channel, CloseReason.CLIENT, 3)
     assert len(row.counted) == 1 and connection_notices.CONNECTION_BITS == 27
+    assert ConnectionNotices(0, 0, 0, row).wanted, "0 is a descriptor as any"
 
 
 @pytest.mark.parametrize(

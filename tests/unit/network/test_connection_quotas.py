@@ -1,6 +1,8 @@
 """Limits per address close, limits per listener, broker and rate make the acceptor wait."""
 
-from mpbroker.network.connection_quotas import ConnectionQuotas, Limits, Verdict
+from mpbroker.config.load_config import load_broker_config
+from mpbroker.network import connection_quotas, listener_acceptor
+from mpbroker.network.connection_quotas import UNLIMITED, ConnectionQuotas, Limits, Verdict
 
 A, B = bytes(15) + b"\x01", bytes(15) + b"\x02"
 
@@ -111,3 +113,60 @@ def test_connections_are_counted_by_the_second_in_which_they_came():
     assert 0 < quotas.rate_delay_ms(2600) <= 3000
     assert quotas.rate_delay_ms(2999) > 0 and quotas.rate_delay_ms(3000) == 0, "the first two are old"
     assert quotas._accepted == [(1, 1), (2, 3)]
+
+
+def test_an_end_that_a_processor_tells_twice_takes_nothing_from_another_one():
+    quotas = ConnectionQuotas(Limits())
+    for processor in (0, 1):
+        quotas.admit(A, 0)
+        quotas.handed_over(processor, A)
+    for _ in range(2):
+        quotas.closed(0, A, 1)
+        assert quotas.connections_from(A) == 1
+
+
+def test_what_is_dropped_is_one_connection():
+    quotas = ConnectionQuotas(Limits())
+    for _ in range(3):
+        quotas.admit(A, 0)
+    quotas.dropped(A)
+    assert quotas.connections_from(A) == 2
+
+
+def test_so_many_addresses_are_remembered_and_no_more(monkeypatch):
+    """Those that are known go on, and one whose connections ended makes room."""
+    monkeypatch.setattr(connection_quotas, "MAX_TRACKED_ADDRESSES", 2)
+    quotas, other = ConnectionQuotas(Limits()), bytes(16)
+    assert [quotas.admit(address, 0) for address in (A, B, other, A, B)] == [
+        Verdict.ADMIT,
+        Verdict.ADMIT,
+        Verdict.CLOSE,
+        Verdict.ADMIT,
+        Verdict.ADMIT,
+    ]
+    quotas.dropped(A)
+    assert quotas.admit(other, 0) is Verdict.CLOSE, "one of them is still there"
+    quotas.dropped(A)
+    assert quotas.admit(other, 0) is Verdict.ADMIT
+
+
+def test_no_pause_is_longer_than_the_window():
+    quotas = ConnectionQuotas(Limits(listener_rate=1, window_s=2))
+    for _ in range(10):
+        quotas.admit(A, 0)
+    assert quotas.rate_delay_ms(0) == 2000
+
+
+def test_without_a_rate_nobody_waits_and_nothing_is_remembered_for_longer_than_the_window():
+    quotas = ConnectionQuotas(Limits(window_s=3))
+    for second in range(100):
+        quotas.admit(A, second * 1000)
+        assert quotas.rate_delay_ms(second * 1000) == 0
+    assert quotas._accepted == [(97, 1), (98, 1), (99, 1)]
+
+
+def test_what_is_not_limited_is_what_kafka_has_without_a_limit():
+    defaults = listener_acceptor.limits_of(load_broker_config(overrides=[], environ={}, cores=2), "PLAINTEXT")
+    assert defaults == Limits() and not defaults.protected
+    assert {*defaults[2:6], defaults.per_ip} == {UNLIMITED} == {2**31 - 1}
+    assert not ConnectionQuotas(Limits(broker=1)).may_accept(0, 1)

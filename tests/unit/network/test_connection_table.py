@@ -63,3 +63,17 @@ def test_what_is_allowed_is_not_overdue(sockets):
     idle.last_active_ns, slow.last_active_ns, slow.frame_started_ns = 50 * S, 100 * S, 70 * S
     assert table.overdue(100 * S, 50 * S, 30 * S) == []
     assert [each.channel for each in table.overdue(100 * S + 1, 50 * S, 30 * S)] == [idle, slow]
+
+
+def test_who_is_gone_is_not_found_and_numbers_that_nobody_had_are_nobodys(sockets):
+    table = ConnectionTable()
+    assert table.find(0, 0) is None
+    channel = table.add(sockets(), 0, bytes(16), 0)
+    assert table.find(0, 0) is channel and table.find(1, 0) is None
+    table.remove(channel)
+    assert table.find(0, 0) is None and table.by_number == [None] and len(table) == 0
+
+
+@pytest.mark.parametrize(("counted", "generation"), [(2**32 - 1, 2**32 - 1), (2**32, 0), (2**33 + 7, 7)])
+def test_a_generation_is_what_fits_into_the_word_of_a_request_entry(sockets, counted, generation):
+    assert ConnectionTable().add(sockets(), counted, bytes(16), 0).generation == generation

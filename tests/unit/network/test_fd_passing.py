@@ -1,5 +1,6 @@
 """Sockets through a socketpair: whole, in order, and a dropped descriptor is never silent."""
 
+import array
 import os
 import resource
 import socket
@@ -10,10 +11,18 @@ from mpbroker.network.fd_passing import (
     _HEADER,
     ACK,
     CLOSED,
+    CONNECTIONS,
+    CONNECTIONS_END,
     HANDOVER,
+    HELLO,
+    MAX_PEERS_PER_MESSAGE,
+    MAX_RECEIVED_BYTES,
     MAX_SOCKETS_PER_MESSAGE,
+    REFUSED,
+    RETURNED,
     Message,
     Peer,
+    _descriptors,
     accept_stamp,
     accepted_ns,
     address_bytes,
@@ -134,3 +143,68 @@ def test_what_is_reserved_is_zero(pair):
     assert send_message(pair[0], Message(CLOSED, 3, 2, 7, (Peer(LOCAL, 9),)))
     header = _HEADER.unpack_from(pair[1].recv(4096))
     assert header == (CLOSED, 1, 0, 3, 2, 0, 7)
+
+
+def test_neither_end_of_a_pair_waits(pair):
+    assert [end.getblocking() for end in pair] == [False, False]
+
+
+def test_the_layout_of_a_message():
+    """As the module describes it. Kinds are different, and none is the kind of what nobody of ours sent."""
+    near, far = handover_pair()
+    for number, kind in enumerate((HANDOVER, ACK, REFUSED, CLOSED, HELLO, CONNECTIONS, CONNECTIONS_END, RETURNED), 1):
+        assert kind == number
+        assert send_message(near, Message(kind, 0x01020304, 5, 2**40, (Peer(LOCAL, 9, 0xA0B0C0D0), Peer(LOCAL, 10))))
+        header = bytes([kind, 2, 0, 0, 4, 3, 2, 1, 5, 0, 0, 0, 0, 0, 0, 0]) + (2**40).to_bytes(8, "little")
+        first = bytes(10) + b"\xff\xff\x7f\0\0\1" + bytes([9, 0, 0, 0, 0xD0, 0xC0, 0xB0, 0xA0])
+        assert far.recv(4096) == header + first + LOCAL + bytes([10, 0, 0, 0]) + bytes(4)
+    near.close()
+    far.close()
+
+
+@pytest.mark.parametrize("message", [Message(CLOSED, 1, 2, 3), Message(ACK, 1, 2, 3, (Peer(LOCAL, 4),))])
+def test_what_is_not_said_of_a_message_is_not_there(pair, message):
+    assert send_message(pair[0], message)
+    assert receive_message(pair[1]) == message
+    assert (message.sockets, message.truncated, message.received) == ((), False, b"")
+
+
+def test_the_largest_messages_arrive_whole(pair):
+    peers = tuple(Peer(LOCAL, number) for number in range(MAX_PEERS_PER_MESSAGE))
+    assert send_message(pair[0], Message(CONNECTIONS, 1, 1, 1, peers))
+    assert receive_message(pair[1]).peers == peers
+    received = os.urandom(MAX_RECEIVED_BYTES)
+    read, write = os.pipe()
+    assert send_message(pair[0], Message(RETURNED, 1, 1, 0, (Peer(LOCAL, 1),), (read,), received=received))
+    message = receive_message(pair[1])
+    assert message.received == received and not message.truncated
+    close_all((read, write, *message.sockets))
+
+
+@pytest.mark.parametrize("kind", [HANDOVER, CLOSED, RETURNED])
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_bytes_behind_the_peers_belong_to_one_connection_or_the_message_is_nobodys(pair, kind, count):
+    """And what came with it is closed."""
+    read, write = os.pipe()
+    body = _HEADER.pack(kind, count, 0, 3, 2, 0, 7) + (LOCAL + bytes(8)) * count + b"more"
+    pair[0].sendmsg([body], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [read]))])
+    os.close(read)
+    message = receive_message(pair[1])
+    if kind != CLOSED and count == 1:
+        assert (message.kind, message.received) == (kind, b"more")
+        close_all(message.sockets)
+    else:
+        assert message == Message(0, 0, 0, 0)
+    with pytest.raises(BrokenPipeError):
+        os.write(write, b"x")
+    os.close(write)
+
+
+def test_only_descriptors_are_taken_for_descriptors():
+    """What else the kernel may tell of a sender is none, nor is half of one."""
+    two = array.array("i", [7, 9]).tobytes()
+    rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, two)
+    assert _descriptors([rights]) == (7, 9)
+    assert _descriptors([(socket.SOL_SOCKET, socket.SCM_CREDENTIALS, two), rights]) == (7, 9)
+    assert _descriptors([(socket.IPPROTO_IP, socket.SCM_RIGHTS, two)]) == ()
+    assert _descriptors([(socket.SOL_SOCKET, socket.SCM_RIGHTS, two[:-2])]) == (7,)

@@ -1,8 +1,10 @@
 """Listening sockets on their way from the supervisor to the acceptor."""
 
+import array
 import os
 import resource
 import socket
+from types import SimpleNamespace
 
 import pytest
 
@@ -61,3 +63,15 @@ def test_a_full_channel_takes_nothing_more_for_now(pair):
     for _ in range(passed):
         receive(pair[1]).listening.close()
     assert passed > 15 and receive(pair[1]) is None and len(let_go_of(pair[0])) == told > 15
+
+
+def test_neither_end_of_a_pair_waits(pair):
+    assert [end.getblocking() for end in pair] == [False, False]
+
+
+def test_only_a_descriptor_is_taken_for_a_socket():
+    """What else the kernel may tell of a sender is none."""
+    told = array.array("i", [7, 9, 11]).tobytes()
+    for level, kind in ((socket.SOL_SOCKET, socket.SCM_CREDENTIALS), (socket.IPPROTO_IP, socket.SCM_RIGHTS)):
+        channel = SimpleNamespace(recvmsg=lambda *_, found=(level, kind, told): (b"\3", [found], 0, None))
+        assert receive(channel) == (3, None)
