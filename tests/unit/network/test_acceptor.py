@@ -4,18 +4,21 @@ that come and go, and whose turn it is."""
 import errno
 import json
 import os
+import select
 import socket
 from types import SimpleNamespace
 
 import pytest
 
+from mpbroker import _native
 from mpbroker.config.load_config import load_broker_config
-from mpbroker.network import listener_acceptor
+from mpbroker.network import acceptor as acceptor_module
+from mpbroker.network import listener_acceptor, listener_passing
 from mpbroker.network.acceptor import Acceptor, wait_for_start
 from mpbroker.network.fd_passing import MAX_SOCKETS_PER_MESSAGE, handover_pair
 from mpbroker.network.handover import WINDOW_SOCKETS
 from mpbroker.network.handover_receiver import HandoverReceiver
-from mpbroker.network.listener_passing import channel_pair, let_go_of, pass_on
+from mpbroker.network.listener_passing import channel_pair, let_go, let_go_of, pass_on
 from mpbroker.shm.counters import Counter
 from mpbroker.shm.layout import SLOT_ACCEPTOR, SLOT_PROCESSORS
 from mpbroker.shm.process_context import ProcessContext
@@ -367,11 +370,19 @@ def test_a_socket_that_it_cannot_take_or_that_is_of_no_listener_any_more_is_let_
     three.publish(*three.listeners, three.listeners[1]._replace(index=3, removed=True))
     with socket.create_server(("127.0.0.1", 0)) as fresh:
         pass_on(three.channel[0], 3, fresh)
+        before = len(os.listdir("/proc/self/fd"))
         three.acceptor.turn(100)
         assert 3 not in three.acceptor.listeners and let_go_of(three.channel[0]) == [3]
         pass_on(three.channel[0], 1, fresh)
         three.acceptor.turn(100)
+        assert len(os.listdir("/proc/self/fd")) == before, "its copies are closed"
     assert let_go_of(three.channel[0]) == [] and sorted(three.acceptor.listeners) == [0, 1, 2], "it has that one"
+    passed = iter([listener_passing.Passed(3, None), None])
+    monkeypatch.setattr(listener_passing, "receive", lambda channel: next(passed))
+    let_go(three.channel[0], 0)  # any message
+    three.publish(*three.listeners, three.listeners[1]._replace(index=3))
+    three.acceptor.turn(100)
+    assert let_go_of(three.channel[0]) == [3], "there was no descriptor for it: it is passed again"
 
 
 def test_nothing_is_accepted_before_the_broker_has_recovered():
@@ -393,3 +404,37 @@ def test_nothing_is_accepted_before_the_broker_has_recovered():
     core = Core(BrokerState.STARTING, None)
     wait_for_start(SimpleNamespace(core=core, process_row=row, stop_requested=lambda: True))
     assert (len(waits), core.states) == (3, [None])
+
+
+def test_what_rings_wakes_it(three):
+    """Its own bell, the supervisor, a processor, a client."""
+    three.acceptor._epoll.poll(0)
+    ready = lambda: {fd for fd, _ in three.acceptor._epoll.poll(0)}  # noqa: E731
+    assert ready() == set()
+    os.write(three.wakeup[1], b"x")
+    let_go(three.channel[0], 0)
+    three.receivers[2].receive(1)
+    three.connect(1, 1)
+    channel, processor = three.channel[1].fileno(), three.pairs[2][0].fileno()
+    assert ready() == {three.wakeup[0], channel, processor, three.sockets[1].fileno()}
+
+
+def test_its_rank_is_asked_for_before_the_first_turn_and_then_once_a_second(three, monkeypatch):
+    asked = []
+    monkeypatch.setattr(acceptor_module, "prefer_latency", asked.append)
+    three.context.role = "acceptor"
+    assert three.context.serves_control_plane
+    three.context.listen_sockets = {}
+    made = Acceptor(three.context)
+    assert asked == [three.context.config.mpbroker_control_plane_scheduling]
+    made.turn(0)
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_the_kernel_notes_arrivals_where_requests_are_traced(world, traced):
+    """On the listening socket: what is accepted inherits it."""
+    world.context.lanes = ("lane",) if traced else ()
+    with socket.create_server(("127.0.0.1", 0)) as listening, select.epoll() as epoll:
+        listener_acceptor.ListenerAcceptor(world.context, world.listeners[0], listening, epoll)
+        assert listening.getsockopt(socket.SOL_SOCKET, _native.SO_TIMESTAMPNS) == traced

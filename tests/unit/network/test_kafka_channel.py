@@ -130,7 +130,8 @@ def test_a_large_frame_moves_to_the_arena_and_leaves_the_next_one_alone(setting)
     while not events:
         events = setting.read()
     assert events == [(EVENT_LARGE, channel, len(body), 0)]
-    channel.begin_large(4096, memoryview(arena))
+    view = memoryview(arena)
+    channel.begin_large(4096, view)
     complete = channel.receive_large()
     while sent < len(stream) or not complete:
         if sent < len(stream):
@@ -138,6 +139,8 @@ def test_a_large_frame_moves_to_the_arena_and_leaves_the_next_one_alone(setting)
         complete = complete or channel.receive_large()
     assert complete and arena == body and channel.buffered() == 0 and channel.large
     assert channel.end_large() == 4096 and channel.large_view is None and not channel.large
+    with pytest.raises(ValueError, match="released"):
+        bytes(view)  # the bytes are somebody else's now
     setting.read()
     assert setting.claim().correlation_id == 9
 

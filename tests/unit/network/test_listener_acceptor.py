@@ -2,6 +2,7 @@
 
 import errno
 import os
+import select
 import socket
 from collections import deque
 from types import SimpleNamespace
@@ -330,3 +331,22 @@ def test_at_the_end_what_nobody_has_taken_is_closed(world):
     assert not one.made._pending and not one.made._handovers and one.epoll == ["rest", "rest"]
     far.close()
     other.close()
+
+
+def test_new_settings_hold_from_now_on_and_processors_may_have_come_with_them(world):
+    one, registered = world(Processor(0, 5)), []
+    made = one.made
+    made._epoll.register = lambda channel, events: registered.append((channel, events))
+    made._ctx.processors, made._ctx.incarnation = {0: (0, 2), 1: (1,)}, 9
+    made._ctx.handovers = {0: "channel 0", 1: "channel 1", 2: "channel 2"}
+    for _ in range(2):
+        made.use_config(load_broker_config(overrides=["max.connections=70"], environ={}, cores=2))
+        assert made._quotas.limits.broker == 70
+        assert [handover.processor for handover in made._handovers] == [0, 2]
+    assert registered == [("channel 2", select.EPOLLIN)]
+
+
+def test_the_only_listener_is_not_protected_from_the_brokers_limit():
+    config = load_broker_config(overrides=["max.connections=70"], environ={}, cores=2)
+    assert config.end_points.inter_broker == "PLAINTEXT"
+    assert limits_of(config, "PLAINTEXT") == Limits(listener=70, broker=70, protected=False)
