@@ -7,9 +7,10 @@ import pytest
 
 from mpbroker import _native
 from mpbroker.config.load_config import load_broker_config
+from mpbroker.metadata import listener_locks
 from mpbroker.network import processor as module
 from mpbroker.network.connection_quotas import UNLIMITED
-from mpbroker.network.fd_passing import MAX_RECEIVED_BYTES, address_bytes
+from mpbroker.network.fd_passing import MAX_RECEIVED_BYTES, Peer, address_bytes
 from mpbroker.network.processor import MAX_NEW_CONNECTIONS_PER_TURN, Processor, _is_quiet
 from mpbroker.shm.counters import Counter
 from mpbroker.trace.notice import CloseReason
@@ -287,3 +288,36 @@ def test_why_a_connection_ended(world, answered, reason):
     world.made._close = lambda one, why: closed.append(why)
     world.made._on_close(channel(), answered, 0)
     assert closed == [CloseReason[reason]]
+
+
+@pytest.mark.parametrize(
+    ("place", "listener", "held"),
+    [
+        (None, 1, False),
+        (SimpleNamespace(sqlite_path=""), 1, False),
+        (SimpleNamespace(sqlite_path="store"), None, False),
+        (SimpleNamespace(sqlite_path="store"), 1, True),
+    ],
+)
+def test_a_listeners_lock_is_held_where_brokers_of_a_cluster_share_a_file(monkeypatch, place, listener, held):
+    monkeypatch.setattr(listener_locks, "ListenerLock", lambda *words: words)
+    ctx = SimpleNamespace(
+        config=SimpleNamespace(cluster_store=place, node_id=5),
+        listener=listener,
+        listeners=[SimpleNamespace(name="IN"), SimpleNamespace(name="OUT")],
+    )
+    assert module._listener_lock(ctx) == ((place, 5, "OUT") if held else None)
+
+
+def test_of_a_connection_that_goes_back_nobody_knows_when_it_was_accepted(world):
+    made, passed = world.made, []
+    made._handover.pass_back = lambda *words: passed.append(words) or True
+    made._let_go = lambda one, reason: world.done.append((one.fd, reason))
+    for fd, busy in ((9, False), (10, True), (11, False)):
+        made._by_fd[fd] = channel(fd=fd, port=fd + 1, in_flight=busy, peek=lambda most: b"x" * min(most, 5))
+    assert made._pass_back() == 2
+    assert passed == [(fd, Peer(LOCAL, fd + 1, 0), b"xxxxx") for fd in (9, 11)]
+    assert world.done == [(9, CloseReason.STOPPING), (11, CloseReason.STOPPING)]
+    assert world.counted == [(Counter.CONNECTIONS_PASSED_BACK, 1)] * 2
+    made._handover.pass_back = lambda *words: False
+    assert made._pass_back() == 0 and len(world.done) == 2, "there is no room: it is served on"

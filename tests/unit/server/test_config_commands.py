@@ -1,4 +1,4 @@
-"""Changes of settings: what is refused before the controller sees it, in Kafka's words, and whom the rest is sent to."""
+"""Changes of settings: what is refused before the controller sees it, in Kafka's words, and who is sent the rest."""
 
 from types import SimpleNamespace
 

@@ -27,11 +27,9 @@ class World:
     def __init__(self):
         self.did, note = [], lambda *words: self.did.append(words)
         self.state = SimpleNamespace(
-            role=0, leader_since=3, maximal_isr=0b11, min_isr=2, hw=10, flushed_offset=10, leader_epoch=3, start_written=0
-        )
-        self.request = SimpleNamespace(
-            api_version=10, listener=0, generation=1, flag_timed_out=lambda: note("late")
-        )
+            role=0, leader_since=3, leader_epoch=3, maximal_isr=0b11, min_isr=2, hw=10, flushed_offset=10, start_written=0,
+        )  # fmt: skip
+        self.request = SimpleNamespace(api_version=10, listener=0, generation=1, flag_timed_out=lambda: note("late"))
         clock = ManualClock()
         self.context = SimpleNamespace(
             clock=clock, purgatory=DelayedOperationPurgatory(clock.monotonic_ms()), cluster=None, node_id=5,
@@ -113,11 +111,15 @@ def test_without_a_sync_nobody_asks_for_one(world):
 def test_who_moved_is_told_where_at_once_too(world):
     world.state.leader_since = 4
     assert world.produce() is None
-    assert (world.results[0].current_leader.leader_id, world.results[0].current_leader.leader_epoch) == (5, 6)
-    assert [(one.node_id, one.host, one.port, one.rack) for one in world.response.node_endpoints] == [(5, "here", 9, "r")]
+    leader = world.results[0].current_leader
+    assert (leader.leader_id, leader.leader_epoch) == (5, 6)
+    [place] = world.response.node_endpoints
+    assert (place.node_id, place.host, place.port, place.rack) == (5, "here", 9, "r")
 
 
-@pytest.mark.parametrize(("timeout_ms", "given_ms", "waits_ms"), [(100, None, 100), (0, None, 0), (-1, None, 0), (9, 3, 3)])
+@pytest.mark.parametrize(
+    ("timeout_ms", "given_ms", "waits_ms"), [(100, None, 100), (0, None, 0), (-1, None, 0), (9, 3, 3)]
+)
 def test_how_long_an_append_waits(world, timeout_ms, given_ms, waits_ms):
     """One that waited natively has its time from then."""
     world.state.hw = 9
@@ -193,7 +195,7 @@ def test_what_ends_a_long_poll(world, monkeypatch, found, fields, ending, comple
 
 
 @pytest.mark.parametrize(("max_wait_ms", "given_ms", "waits_ms"), [(100, None, 100), (0, None, 0), (100, 30, 30)])
-def test_how_long_a_fetch_waits_and_that_it_then_gets_what_is_there(world, monkeypatch, max_wait_ms, given_ms, waits_ms):
+def test_a_fetch_gets_what_is_there_at_the_end_of_its_time(world, monkeypatch, max_wait_ms, given_ms, waits_ms):
     begun_ms = world.now_ms()
     if given_ms is not None:
         world.context.fetch_deadline_ms = begun_ms + given_ms
@@ -231,9 +233,8 @@ def deletion(world):
     results = [DeleteRecordsPartitionResult(partition_index=number, low_watermark=4) for number in range(2)]
     moved = [MovedStart(b"id", 40 + number, 4, result) for number, result in enumerate(results)]
     response = DeleteRecordsResponse()
-    return SimpleNamespace(
-        results=results, response=response, operation=DelayedDeleteRecords(world.context, world.request, 99, moved, response)
-    )  # fmt: skip
+    operation = DelayedDeleteRecords(world.context, world.request, 99, moved, response)
+    return SimpleNamespace(results=results, response=response, operation=operation)
 
 
 def test_equal_starts_are_not_the_same_one():
