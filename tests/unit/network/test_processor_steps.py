@@ -321,3 +321,25 @@ def test_of_a_connection_that_goes_back_nobody_knows_when_it_was_accepted(world)
     assert world.counted == [(Counter.CONNECTIONS_PASSED_BACK, 1)] * 2
     made._handover.pass_back = lambda *words: False
     assert made._pass_back() == 0 and len(world.done) == 2, "there is no room: it is served on"
+
+
+@pytest.mark.parametrize("fails", ["", "socket", "epoll"])
+def test_a_socket_that_cannot_be_served_is_closed_and_reported(world, monkeypatch, fails):
+    made, (ours, theirs) = world.made, socket.socketpair()
+    new = SimpleNamespace(fd=ours.detach(), address=LOCAL)
+
+    def fail(*_):
+        raise OSError
+
+    made._epoll = SimpleNamespace(register=fail if fails == "epoll" else lambda fd, events: world.done.append(fd))
+    with monkeypatch.context() as patch:
+        if fails == "socket":
+            patch.setattr(module.socket, "socket", fail)
+        connection = made._register(new)
+    if fails:
+        assert connection is None and theirs.recv(1) == b"", "nobody else has it"
+        assert world.done == [("closed", LOCAL)] and world.told[0][:2] == ("connection_not_registered", "OUT")
+    else:
+        assert connection.fileno() == new.fd and world.done == [new.fd] and world.told == []
+        connection.close()
+    theirs.close()
