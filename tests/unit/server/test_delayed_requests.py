@@ -27,7 +27,8 @@ class World:
     def __init__(self):
         self.did, note = [], lambda *words: self.did.append(words)
         self.state = SimpleNamespace(
-            role=0, leader_since=3, leader_epoch=3, maximal_isr=0b11, min_isr=2, hw=10, flushed_offset=10, start_written=0,
+            role=0, leader_since=3, leader_epoch=3, maximal_isr=0b11, min_isr=2, hw=10, flushed_offset=10,
+            start_written=0,
         )  # fmt: skip
         self.request = SimpleNamespace(api_version=10, listener=0, generation=1, flag_timed_out=lambda: note("late"))
         clock = ManualClock()

@@ -92,6 +92,7 @@ def test_what_a_follower_is_told_instead_of_records(answer, is_all, error, diver
         (EpochEnd(4, 50), 4, 50, None),
         (EpochEnd(4, 49), 4, 50, (4, 49)),
         (EpochEnd(3, 60), 4, 50, (3, 60)),
+        (EpochEnd(3, 0), 4, 50, (3, 0)),
     ],
 )
 def test_for_an_older_epoch_the_file_is_asked_and_the_position_counted_then(end, epoch, offset, diverging):

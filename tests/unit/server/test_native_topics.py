@@ -13,7 +13,8 @@ class World:
 
     def __init__(self, *, flush_on_commit=False, replicated=False, codec=None):
         self.did, note = [], lambda *words: self.did.append(words)
-        self.native = SimpleNamespace(reset=lambda *words: note("reset", *words), add=lambda *words: note("add", *words))
+        self.native = SimpleNamespace(reset=lambda number: note("reset", number))
+        self.native.add = lambda *words: note("add", *words)
         self.fetch = SimpleNamespace(parks=False, serves_followers=None, max_bytes=0)
         self.metadata = SimpleNamespace(generation=0)
         self.replicated = replicated

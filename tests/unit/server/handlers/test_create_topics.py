@@ -129,3 +129,32 @@ def test_what_is_only_checked_is_told_as_it_would_have_become(broker, controller
     one, refused = broker.decode(message, 5, frame).topics
     assert (one.num_partitions, one.replication_factor, len(one.configs) > 30) == (1, 1, True)
     assert (refused.num_partitions, refused.replication_factor, refused.configs) == (-1, -1, [])
+
+
+def checked(broker, controller, *topics: CreatableTopic):
+    message = CreateTopicsRequest(topics=list(topics), timeout_ms=1000, validate_only=True)
+    broker.send(message, 7)
+    broker.step()
+    controller.serve(TopicResults([TopicResult(topic.name) for topic in topics]))
+    [(_, _, frame)] = broker.collect()
+    return broker.decode(message, 7, frame).topics
+
+
+def test_what_is_only_checked_has_an_id_of_its_own_and_the_settings_that_were_asked_for(broker, controller):
+    """As Kafka. A setting without a value is the default's."""
+    asked = {"retention.ms": "5", "segment.ms": None}
+    configs = [CreatableTopicConfig(name=name, value=value) for name, value in asked.items()]
+    first, second = checked(
+        broker, controller, CreatableTopic(name="a", num_partitions=4, configs=configs), CreatableTopic(name="b")
+    )
+    assert len({first.topic_id, second.topic_id, bytes(16)}) == 3 and first.num_partitions == 4
+    shown = {config.name: (config.value, config.config_source) for config in first.configs}
+    assert shown["retention.ms"] == ("5", 1)
+    plain = {config.name: (config.value, config.config_source) for config in second.configs}
+    assert shown["segment.ms"] == plain["segment.ms"] and plain["retention.ms"][1] == 5
+
+
+def test_the_brokers_number_of_partitions_is_told_where_none_was_asked_for(tmp_path):
+    broker = InProcessBroker(tmp_path, **{"num.partitions": "6"})
+    [one] = checked(broker, InProcessController(broker), CreatableTopic(name="a", num_partitions=-1))
+    assert one.num_partitions == 6

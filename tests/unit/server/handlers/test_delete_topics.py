@@ -3,9 +3,10 @@ delete.topic.enable=false."""
 
 import pytest
 
-from mpbroker.errors import ErrorCode
+from mpbroker.errors import ERRORS, ErrorCode
 from mpbroker.metadata.commands import DeleteTopics, TopicResult, TopicResults
 from mpbroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from mpbroker.server.handlers import delete_topics as handler
 from tests.harness.in_process_broker import InProcessBroker
 from tests.harness.in_process_controller import InProcessController
 
@@ -69,3 +70,28 @@ def test_a_topic_named_by_name_and_by_id_is_named_twice(tmp_path):
     both = [DeleteTopicState(name="a"), DeleteTopicState(topic_id=topic_id)]
     [one] = broker.call(DeleteTopicsRequest(topics=both, timeout_ms=1000), 6).responses
     assert (one.name, one.topic_id, one.error_code) == ("a", topic_id, ErrorCode.INVALID_REQUEST)
+
+
+def test_a_topic_that_was_made_a_moment_ago_is_known_by_its_id(tmp_path):
+    broker, topic_id = InProcessBroker(tmp_path), b"i" * 16
+    controller = InProcessController(broker)
+    broker.create_topic("a", topic_id=topic_id)
+    broker.send(DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=topic_id)], timeout_ms=1000), 6)
+    broker.step()
+    assert controller.serve(TopicResults([TopicResult("a")])) == [DeleteTopics(["a"], {"a": topic_id})]
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence", "told"),
+    [
+        (0, "words", None),
+        (ErrorCode.REQUEST_TIMED_OUT, "words", None),
+        (3, "words", "words"),
+        (3, None, ERRORS[3].sentence),
+        (3, "", ERRORS[3].sentence),
+    ],
+)
+def test_what_is_said_beside_a_code(code, sentence, told):
+    """The controller's words, else Kafka's of the code; it gives up without a word."""
+    found = handler._result("a", bytes(16), code, sentence)
+    assert (found.error_code, found.error_message) == (code, told)

@@ -95,3 +95,18 @@ def test_a_setting_is_explained_to_who_asks():
 def test_of_loggers_and_client_metrics_there_are_none_but_names_are_checked(kind, name, code, sentence):
     found = describe(kind, name)
     assert (found.error_code, found.configs) == (code, []) and (found.error_message or None) == sentence
+
+
+def test_a_groups_settings_are_those_of_its_name():
+    """Whether there is such a group does not matter."""
+    found = describe(32, "g", ["consumer.session.timeout.ms", "nosuch"])
+    assert (found.error_code, [row.name for row in found.configs]) == (0, ["consumer.session.timeout.ms"])
+    refused = describe(32, "")
+    assert (refused.error_code, refused.error_message, refused.configs) == (42, "Group name must not be empty", [])
+
+
+@pytest.mark.parametrize("kind", [0, 1, 3, 33])
+def test_an_unknown_type_refuses_the_whole_request(kind):
+    asked = [DescribeConfigsResource(resource_type=one, resource_name="t") for one in (2, kind)]
+    answer = handle(None, SimpleNamespace(api_version=4), DescribeConfigsRequest(resources=asked))
+    assert [(one.error_code, one.resource_type, one.configs) for one in answer.results] == [(42, 2, []), (42, kind, [])]
