@@ -101,3 +101,27 @@ def test_settings_of_a_topic_that_is_not_known_are_kept_for_it():
     assert apply(view, configs(0, retention_ms="5")) == []
     (put,) = apply(view, topic(NEW, 0))
     assert put.topic.configs == {"retention.ms": "5"}
+
+
+def test_a_namesake_that_goes_takes_only_its_own_name_with_it():
+    view = ClusterView(KEYS)
+    apply(view, topic(OLD, 5))
+    apply(view, topic(NEW, 9))
+    view.apply(KEYS.topic(OLD), None)
+    (put,) = apply(view, configs(12, retention_ms="2"))
+    assert put.topic.id == NEW
+    assert view.apply(KEYS.topic(NEW), None) == [TopicGone(NEW)] and shown(view) == []
+    assert apply(view, configs(13, retention_ms="3")) == [], "nobody has the name now"
+    assert view.apply(KEYS.topic(NEW), None) == [TopicGone(NEW)], "told twice"
+
+
+def test_a_topic_is_as_new_as_the_later_of_its_record_and_its_settings():
+    view = ClusterView(KEYS)
+    (put,) = apply(view, topic(NEW, 9))
+    assert (put.topic.revision, put.topic.record_version) == (9, 1)
+    (put,) = apply(view, configs(12, retention_ms="2"))
+    assert put.topic.revision == 12
+    (put,) = apply(view, topic(NEW, 14, created=9))
+    assert (put.topic.revision, put.topic.record_version, put.topic.configs) == (14, 2, {"retention.ms": "2"})
+    assert apply(view, topic(NEW, 14, created=9)) == [], "told twice"
+    assert apply(view, configs(11, retention_ms="1")) == [], "older than what was looked up"

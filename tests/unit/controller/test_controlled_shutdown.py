@@ -22,7 +22,7 @@ class Channel:
 
     def __init__(self, host, port, client_id, timeout_ms):
         self.address, self.busy, self.sent, self.answer = (host, port), False, [], None
-        self.turns = 0
+        self.turns, self.closed, self.timeout_ms = 0, 0, timeout_ms
         self.made.append(self)
 
     def send(self, message, now_ms):
@@ -37,7 +37,7 @@ class Channel:
         return answer
 
     def close(self):
-        self.busy = False
+        self.busy, self.closed = False, self.closed + 1
 
 
 class Log:
@@ -55,7 +55,7 @@ def begin(monkeypatch):
     monkeypatch.setattr(module, "BrokerChannel", Channel)
     Channel.made.clear()
 
-    def one(controller=lambda: ADDRESS, follows=lambda: True):
+    def one(controller=lambda: ADDRESS, follows=lambda: True, backoff_ms=BACKOFF_MS):
         log = Log()
         made = ControlledShutdown(
             node_id=2,
@@ -63,7 +63,7 @@ def begin(monkeypatch):
             controller=controller,
             follows=follows,
             attempts=ATTEMPTS,
-            backoff_ms=BACKOFF_MS,
+            backoff_ms=backoff_ms,
             log=log,
             now_ms=0,
         )
@@ -135,6 +135,51 @@ def test_without_a_controller_it_ends_all_the_same(begin):
     times = [now for now in range(0, 10_000, 100) if shutdown.turn(now)]
     assert times[0] == ATTEMPTS * BACKOFF_MS
     assert log.lines[:ATTEMPTS] == ["controlled_shutdown_failed"] * ATTEMPTS
+
+
+@pytest.mark.parametrize(
+    "response", [None, ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER), SimpleNamespace(error_code=0)]
+)
+def test_what_is_refused_or_lost_is_asked_for_again_a_tenth_of_a_second_later(begin, response):
+    shutdown, log = begin()
+    shutdown.turn(0)
+    assert not answered(shutdown, response, 10)
+    [channel] = Channel.made
+    assert not shutdown.turn(109) and len(channel.sent) == 1
+    assert not shutdown.turn(110) and len(channel.sent) == 2 and channel.closed == 0
+    assert log.lines == [], "the attempt is not over"
+
+
+def test_an_attempt_lasts_as_long_as_the_pause_between_two(begin):
+    shutdown, log = begin()
+    shutdown.turn(0)
+    for now, lines in ((BACKOFF_MS - 1, 0), (BACKOFF_MS, 1), (2 * BACKOFF_MS - 1, 1), (2 * BACKOFF_MS, 2)):
+        assert not answered(shutdown, None, now)
+        assert len(log.lines) == lines
+        shutdown.turn(now + 100)
+    assert answered(shutdown, None, 3 * BACKOFF_MS), "the third was the last"
+
+
+def test_its_connection_is_closed_when_there_is_nothing_more_to_ask_or_another_to_be_asked(begin):
+    now_there = [ADDRESS]
+    shutdown, _ = begin(controller=lambda: now_there[0], follows=lambda: False)
+    shutdown.turn(0)
+    now_there[0] = ("127.0.0.1", 9102)
+    shutdown.turn(1)
+    assert Channel.made[0].closed == 1 and len(Channel.made) == 2
+    answered(shutdown, ControlledShutdownResponse(), 2)
+    assert Channel.made[1].closed == 1 and shutdown.channel is None
+    shutdown.turn(3)
+    assert len(Channel.made) == 2
+
+
+@pytest.mark.parametrize(
+    ("backoff_ms", "timeout_ms"), [(10, 1000), (1000, 1000), (1001, 1001), (10**9, module.REQUEST_TIMEOUT_MS)]
+)
+def test_an_answer_is_waited_for_as_long_as_an_attempt_lasts_within_reason(begin, backoff_ms, timeout_ms):
+    shutdown, _ = begin(backoff_ms=backoff_ms)
+    shutdown.turn(0)
+    assert Channel.made[0].timeout_ms == timeout_ms
 
 
 LED, NOT_LED = ReplicaRole.LEADER, ReplicaRole.FOLLOWER
