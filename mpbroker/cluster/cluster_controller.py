@@ -85,7 +85,6 @@ class ClusterController:
         self.image = image
         self.epoch = epoch
         self.metrics = ControllerMetrics()
-        self._node_id = node_id
         self._guard = guard
         self.shutting_down: set[int] = set()
         self._requests: dict[int, Any] = {}
