@@ -52,6 +52,19 @@ def test_an_election_takes_from_the_first_thing_that_happened_until_all_is_in_th
     assert (timer.count, timer.sum_ms) == (1, took_ms)
 
 
+def test_the_first_election_of_a_term_takes_from_its_beginning(bench):
+    bench.create()
+    bench.store.txn([], [Delete(bench.keys.broker(1))], tag="")
+    held = []
+    carry_out, bench.carry_out = bench.carry_out, held.append
+    bench.elect()
+    txn = held[0][-1]
+    bench.now_ms += 40
+    carry_out([txn])
+    timer = bench.controller.metrics.election_time
+    assert (timer.count, timer.sum_ms) == (1, 40)
+
+
 # ---- what ends a term
 
 
@@ -91,6 +104,17 @@ def test_what_was_noted_before_a_term_ended_is_still_said(bench):
     rev = bench.store.revision()
     effects = bench.controller.event(StoreBatch(rev, bench.store._history[rev]), 0)
     assert [type(one) for one in effects] == [Log, Resign] and effects[0].event == "broker_lost"
+
+
+def test_a_term_that_is_over_tells_brokers_nothing_whatever_was_wanted(bench):
+    bench.store.txn([], [Delete(bench.keys.broker(3))], tag="")
+    bench.watch(settle=False)
+    bench.event(StoreBatch(bench.store.revision() + 1, (Event(bench.keys.controller_epoch, None),)))
+    assert bench.resigned and [bench.controller.next_request(broker, 0) for broker in (1, 2)] == [None, None]
+
+
+def test_a_broker_that_nobody_knows_is_told_nothing(bench):
+    assert bench.controller.next_request(9, 0) is None
 
 
 # ---- what brokers answer

@@ -6,7 +6,7 @@ import pytest
 
 from mpbroker.controller import controller_recovery as module
 from mpbroker.controller.controller_recovery import ControllerRecovery, TablesTooSmall
-from mpbroker.errors import KafkaError
+from mpbroker.errors import KafkaError, MpbrokerError
 
 TOPIC = SimpleNamespace(id=b"T", name="t", replicas=[[0], [0]], row=-1)
 
@@ -124,3 +124,72 @@ def test_a_partition_that_is_offline_is_shown_as_that(error):
     else:
         made._show_offline(SimpleNamespace(dir="t-0"), "gone")
     assert counted == ["partitions_offline_at_start"] and told == ["partition_offline"]
+
+
+@pytest.mark.parametrize("error", [0, 56])
+def test_partitions_that_were_never_committed_are_hidden_set_aside_and_their_rows_given_back(error):
+    done = []
+    rows = SimpleNamespace(
+        who=lambda ordinal: SimpleNamespace(dir=f"d{ordinal}"), release=lambda given: done.append(("release", given))
+    )
+    logs = SimpleNamespace(
+        hide=lambda ordinal: done.append(("hide", ordinal)) or error,
+        retire=lambda *words: done.append(("retire", *words)),
+    )
+    live = {b"T": {0: 10, 1: 11, 2: 12}, b"U": {0: 20}}
+    made, context = recovery(rows=rows, logs=logs), SimpleNamespace(by_id={b"T": TOPIC})
+    if error:
+        with pytest.raises(KafkaError, match=r"partition row 12 \(d12\) of an uncommitted topic"):
+            made._throw_away_unknown(context, live)
+        assert done == [("hide", 12)]
+        return
+    made._throw_away_unknown(context, live)
+    assert done == [
+        ("hide", 12), ("retire", "d12", b"T"), ("release", [12]),
+        ("hide", 20), ("retire", "d20", b"U"), ("release", [20]),
+    ]  # fmt: skip
+    assert live == {b"T": {0: 10, 1: 11}, b"U": {}}
+
+
+def test_a_log_that_was_not_loaded_ends_the_start():
+    rows = SimpleNamespace(who=lambda ordinal: SimpleNamespace(topic_id=b"T" if ordinal == 10 else bytes(16)))
+    made = recovery(rows=rows)
+    good, bad = (SimpleNamespace(ordinal=ordinal, topic_id=b"T", dir=f"d{ordinal}") for ordinal in (10, 11))
+    made._check_shown([good])
+    with pytest.raises(MpbrokerError, match="the log of d11 was not loaded"):
+        made._check_shown([good, bad])
+
+
+@pytest.mark.parametrize("error", [0, 56])
+def test_a_log_whose_directory_is_missing_is_made_empty_and_said(error):
+    told, made = [], []
+    logs = SimpleNamespace(create=lambda *words: made.append(words) or error)
+    run = recovery(logs=logs, log=SimpleNamespace(warning=lambda event, **fields: told.append((event, fields))))
+    if error:
+        with pytest.raises(KafkaError, match="the log of t-1 cannot be created"):
+            run._create(TOPIC, 1, 11, "t-1", 2)
+    else:
+        run._create(TOPIC, 1, 11, "t-1", 2)
+    assert made == [(TOPIC, 1, 11, 2)]
+    assert told == [("log_directory_missing", {"directory": "t-1", "made": "empty"})]
+
+
+def test_a_successor_knows_in_which_directory_each_row_lies_and_hides_what_no_topic_shows():
+    done = []
+    note = lambda name, given=None: lambda *words: done.append((name, *words)) or given  # noqa: E731
+    rows = SimpleNamespace(
+        recover=lambda: {b"U": {0: 10, 1: 11}}, who=lambda row: SimpleNamespace(log_dir=row - 8, dir=f"d{row}"),
+        release=note("release"),
+    )  # fmt: skip
+    snapshot = SimpleNamespace(
+        recover=lambda: {b"V": 5}, retire=note("hide"), release=note("give back"), announce_all=note("announce")
+    )
+    logs = SimpleNamespace(
+        know=note("know"), hide=note("hide log", 0), retire=note("retire"), online_homes=[], load=note("load")
+    )
+    store = SimpleNamespace(load_operations=note("operations"), load_topics=lambda: [], load_deletions=lambda: [])
+    deletions = SimpleNamespace(pending={}, add=note("add"), finish_all=note("finish"))
+    run = recovery(store=store, snapshot=snapshot, rows=rows, logs=logs, deletions=deletions)
+    assert run.run().by_id == {}
+    assert done[:5] == [("operations",), ("know", {10: 2, 11: 3}), ("finish",), ("hide", 5), ("give back", 5)]
+    assert done[-1] == ("announce",) and ("retire", "d10", b"U") in done

@@ -4,9 +4,16 @@ import pytest
 
 from mpbroker.controller import controller_store as module
 from mpbroker.controller.controller_context import TopicState
-from mpbroker.controller.controller_store import MAX_PRODUCER_ID, PRODUCER_ID_BLOCK, ControllerStore, StoreChanged
+from mpbroker.controller.controller_store import (
+    MAX_PRODUCER_ID,
+    PRODUCER_ID_BLOCK,
+    BrokerLayer,
+    ControllerStore,
+    GroupLayer,
+    StoreChanged,
+)
 from mpbroker.metadata.keys import Keys
-from mpbroker.metadata.meta_store import Put, Unknown
+from mpbroker.metadata.meta_store import Delete, Put, Unknown
 from mpbroker.metadata.topic_record import ProducerIdBlock, encode_record
 from tests.harness.memory_store import MemoryStore
 
@@ -88,3 +95,141 @@ def test_answers_of_earlier_starts_go_and_those_of_this_one_stay():
     store.txn = lambda *words, **named: txns.append(named) or txn(*words, **named)
     kept.load_operations()
     assert txns == [], "nothing to forget"
+
+
+def topic(name="t", number=7, **configs):
+    own = {key.replace("_", "."): text for key, text in configs.items()}
+    return TopicState(bytes([number] * 16), name, [[0]], own, 1)
+
+
+def loaded(store):
+    """As the next controller finds them."""
+    return {one.name: one for one in ControllerStore(store, KEYS, 9).load_topics()}
+
+
+def test_topics_are_known_after_a_change_as_the_next_controller_finds_them():
+    """Versions and revisions too: the next change builds upon them."""
+    store = MemoryStore()
+    kept = ControllerStore(store, KEYS, 1)
+    plain, own = topic("plain", 1), topic("own", 2, retention_ms="5")
+    kept.create_topics([plain, own], 0, b"")
+    assert loaded(store) == {"plain": plain, "own": own}
+    assert (plain.config_version, own.config_version, own.record_version) == (0, 1, 1)
+    assert {one.revision for one in (plain, own)} == {store.revision()}
+    plain.replicas = [[0], [0]]
+    kept.add_partitions([plain], 0, b"")
+    assert plain.record_version == 2 and loaded(store) == {"plain": plain, "own": own}
+    kept.alter_configs([(plain, {"segment.bytes": "9"}), (own, {})], [], 0, b"")
+    assert (plain.config_version, own.config_version) == (1, 0) and (plain.configs, own.configs) == (
+        {"segment.bytes": "9"}, {},
+    )  # fmt: skip
+    found = loaded(store)
+    assert found["plain"] == plain and (found["own"].configs, found["own"].config_version) == ({}, 0)
+    kept.alter_configs([(plain, {"segment.bytes": "10"}), (own, {"retention.ms": "6"})], [], 0, b"")
+    assert (plain.config_version, own.config_version) == (2, 1) and loaded(store) == {"plain": plain, "own": own}
+
+
+def test_layers_of_brokers_and_groups_are_written_upon_their_versions():
+    """A broker's layer stays when it is empty, a group's goes."""
+    store = MemoryStore()
+    kept = ControllerStore(store, KEYS, 1)
+    wanted = [BrokerLayer(None, {"a": "1"}), BrokerLayer(3, {"b": "2"}), GroupLayer("g", {"c": "3"})]
+    first = kept.alter_configs([], wanted, 0, b"")
+    assert first == [one._replace(version=1) for one in wanted]
+    found = ControllerStore(store, KEYS, 2)
+    assert found.load_broker_configs() == {None: first[0], 3: first[1]}
+    assert found.load_group_configs() == {"g": first[2]}
+    second = kept.alter_configs([], [one._replace(configs={}) for one in first], 0, b"")
+    assert [one.version for one in second] == [2, 2, 0]
+    assert found.load_broker_configs() == {None: second[0], 3: second[1]} and found.load_group_configs() == {}
+    third = kept.alter_configs([], [one._replace(configs={"d": "4"}) for one in second], 0, b"")
+    assert [one.version for one in third] == [3, 3, 1]
+    for stale in first:
+        with pytest.raises(StoreChanged):
+            kept.alter_configs([], [stale._replace(version=stale.version + 5)], 0, b"")
+
+
+def other_version(store, key):
+    value = store.get(key)[1].value
+    store.txn((), (Put(key, value),), tag="t")
+
+
+@pytest.mark.parametrize(
+    ("change", "touched"),
+    [
+        (lambda kept, one: kept.add_partitions([one], 0, b""), KEYS.topic(TOPIC.id)),
+        (lambda kept, one: kept.delete_topics([one], 0, b""), KEYS.topic(TOPIC.id)),
+        (lambda kept, one: kept.alter_configs([(one, {"a": "b"})], [], 0, b""), KEYS.topic(TOPIC.id)),
+        (lambda kept, one: kept.alter_configs([(one, {"a": "b"})], [], 0, b""), KEYS.topic_config("t")),
+        (lambda kept, one: kept.create_topics([topic("t", 9)], 0, b""), None),
+    ],
+    ids=["more partitions", "deletion", "settings", "settings of their own", "creation"],
+)
+def test_what_another_changed_meanwhile_is_not_written_over(change, touched):
+    store = MemoryStore()
+    kept, one = ControllerStore(store, KEYS, 1), topic(retention_ms="5")
+    kept.create_topics([one], 0, b"")
+    if touched is not None:
+        other_version(store, touched)
+    before = store.revision()
+    with pytest.raises(StoreChanged):
+        change(kept, one)
+    assert store.revision() == before
+
+
+def test_settings_of_a_topic_that_has_none_yet_are_not_written_over_those_of_another():
+    store = MemoryStore()
+    kept, one = ControllerStore(store, KEYS, 1), topic()
+    kept.create_topics([one], 0, b"")
+    store.txn((), (Put(KEYS.topic_config("t"), b"{}"),), tag="t")
+    with pytest.raises(StoreChanged):
+        kept.alter_configs([(one, {"a": "b"})], [], 0, b"")
+
+
+def test_directories_of_partitions_that_are_no_more_are_not_kept():
+    store, one = MemoryStore(), topic()
+    one.directories = ["a", "b", "c"]
+    ControllerStore(store, KEYS, 1).create_topics([one], 0, b"")
+    assert loaded(store)["t"].directories == ["a"]
+
+
+def test_a_deletion_is_kept_until_it_is_finished():
+    store = MemoryStore()
+    kept = ControllerStore(store, KEYS, 1)
+    one = topic()
+    kept.create_topics([one], 0, b"")
+    deletions = kept.delete_topics([one], 0, b"")
+    assert kept.load_deletions() == deletions and kept.load_topics() == []
+    kept.finish_deletion(one.id)
+    assert kept.load_deletions() == []
+
+
+def test_levels_that_were_never_written_are_those_of_a_new_cluster_and_come_back_as_they_were():
+    store = MemoryStore()
+    kept = ControllerStore(store, KEYS, 1)
+    levels = kept.load_features()
+    written = levels._replace(epoch=3, metadata_version=4, kraft_version=1, transaction_version=2, group_version=1)
+    kept.update_features(written, 0, b"")
+    kept.update_features(written, 0, b"")
+    assert ControllerStore(store, KEYS, 2).load_features() == written
+    store.txn((), (Delete(KEYS.features),), tag="t")
+    assert kept.load_features() == levels
+    kept.update_features(written, 0, b"")
+
+
+def test_producer_ids_that_another_takes_at_the_same_time_are_not_given_out_twice():
+    store = MemoryStore()
+    first, second = ControllerStore(store, KEYS, 1), ControllerStore(store, KEYS, 2)
+    for taken in (0, PRODUCER_ID_BLOCK):
+        get = store.get
+
+        def forestalled(key, get=get):
+            found = get(key)
+            store.get = get
+            assert second.allocate_producer_ids() is not None
+            return found
+
+        store.get = forestalled
+        with pytest.raises(StoreChanged):
+            first.allocate_producer_ids()
+        assert second.allocate_producer_ids() == 2 * taken + PRODUCER_ID_BLOCK
