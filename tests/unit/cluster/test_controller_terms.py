@@ -4,6 +4,7 @@ that come twice or late, when it ends, and what it tells of itself."""
 import pytest
 
 from mpbroker.cluster.cluster_config import TOLD_LAST_MS
+from mpbroker.cluster.elections import BrokenRule
 from mpbroker.cluster.events import Answered, Log, Reply, Request, Resign, StoreBatch, Tick, Txn, TxnDone
 from mpbroker.errors import ErrorCode
 from mpbroker.metadata.commands import AllocateProducerIds, CreateTopics, NewTopic
@@ -113,6 +114,16 @@ def test_a_term_that_is_over_tells_brokers_nothing_whatever_was_wanted(bench):
     assert bench.resigned and [bench.controller.next_request(broker, 0) for broker in (1, 2)] == [None, None]
 
 
+def test_a_state_that_must_never_be_written_ends_the_term(bench):
+    def broken():
+        raise BrokenRule("t-0: ISR [] is not part of the replicas [1]")
+
+    bench.controller._jobs._elections = broken
+    answer = bench.ask(AllocateProducerIds())
+    assert bench.resigned == "t-0: ISR [] is not part of the replicas [1]"
+    assert answer.error_code == ErrorCode.NOT_CONTROLLER
+
+
 def test_a_broker_that_nobody_knows_is_told_nothing(bench):
     assert bench.controller.next_request(9, 0) is None
 
@@ -149,6 +160,22 @@ def test_a_replica_that_cannot_be_served_is_elected_away_and_told_to_all(bench):
     first = [request for broker, request in bench.take_sent() if broker == 1]
     found = [(epoch, is_new) for _, _, _, epoch, _, is_new in roles([(1, one) for one in first])]
     assert found == [(0, False), (1, False)], "it is asked what it has, then follows another"
+
+
+def test_a_replica_that_cannot_be_served_is_shown_offline_also_when_nobody_counted_on_it(bench):
+    topic = bench.create(assignments=([2, 1, 3],))
+    alter(bench, topic, [2, 3], broker=2)
+    bench.take_sent()
+    bench.fail_directory(1, (topic, 0))
+    assert bench.state(topic)[:3] == (2, 0, [2, 3]), "no election"
+    updates = [(broker, request) for broker, request in bench.take_sent() if isinstance(request, UpdateMetadataRequest)]
+    told = [
+        (broker, state.offline_replicas)
+        for broker, request in updates
+        for one in request.topic_states
+        for state in one.partition_states
+    ]
+    assert sorted(told) == [(1, [1]), (2, [1]), (3, [1])]
 
 
 def test_a_restarted_broker_has_all_its_directories_until_it_says_otherwise(bench):

@@ -1,6 +1,7 @@
 """`mpbroker adopt` on made directories: what is in doubt stays where it is, with the reason."""
 
 import os
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +13,8 @@ from mpbroker.errors import ConfigError
 from mpbroker.log import data_dir
 from mpbroker.log.clean_shutdown import MARKER, write_marker
 from mpbroker.log.partition_directory import id_text
+from mpbroker.metadata.keys import Keys
+from mpbroker.metadata.sqlite_store import SqliteStore
 from mpbroker.metadata.store_peek import STORE_FILE, UnreadableStore, peek
 
 ONE, TWO = bytes(15) + b"\x01", bytes(15) + b"\x02"
@@ -149,3 +152,45 @@ def test_people_are_told_what_became_of_each(taken, left, lines):
     written = []
     say(SimpleNamespace(taken=taken, left=left), "/d", written.append)
     assert written == lines
+
+
+def test_a_directory_of_nobody_is_node_0s_and_its_topics_are_of_now(tmp_path):
+    partition(tmp_path, "a-0")
+    before_ms = time.time_ns() // 1_000_000
+    adopt(str(tmp_path))
+    meta = data_dir.read_meta(str(tmp_path))
+    assert meta.node_id == 0
+    store = SqliteStore(tmp_path / STORE_FILE)
+    [topic] = ControllerStore(store, Keys(meta.cluster_id), 1).load_topics()
+    store.close()
+    assert topic.replicas == [[0]] and before_ms <= topic.created_ms <= time.time_ns() // 1_000_000
+
+
+@pytest.mark.parametrize(("number", "taken"), [(99_999, True), (100_000, False)])
+def test_a_topic_that_would_have_too_many_partitions_is_left_whole(tmp_path, number, taken):
+    assert adoption.MAX_PARTITIONS == 100_000
+    partition(tmp_path, "a-0")
+    partition(tmp_path, f"a-{number}")
+    done = adopt(str(tmp_path))
+    assert (len(done.taken), len(done.left)) == ((1, 0) if taken else (0, 2))
+
+
+def test_a_partition_beyond_its_topic_and_one_of_an_id_that_another_has_are_left(tmp_path):
+    partition(tmp_path, "a-0")
+    adopt(str(tmp_path))
+    partition(tmp_path, "a-1")
+    partition(tmp_path, "b-0", ONE)
+    partition(tmp_path, f"a-0.{ONE.hex()}-stray", records=b"")
+    done = adopt(str(tmp_path))
+    assert done.taken == []
+    assert done.left == ["a-1: topic a has 1 partitions", "b-0: its topic id belongs to another topic"]
+
+
+def test_a_stray_of_a_topic_that_is_there_goes_back_to_its_place(tmp_path):
+    partition(tmp_path, "a-0")
+    partition(tmp_path, "a-1")
+    adopt(str(tmp_path))
+    os.rename(tmp_path / "a-1", tmp_path / f"a-1.{ONE.hex()}-stray")
+    done = adopt(str(tmp_path))
+    assert done == ([f"a: partition 1, from a-1.{ONE.hex()}-stray"], [])
+    assert (tmp_path / "a-1").is_dir() and not (tmp_path / f"a-1.{ONE.hex()}-stray").exists()

@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from mpbroker.controller import cluster_process, controller
+from mpbroker.config.cluster_store import ClusterStorePlace
+from mpbroker.controller import agent_process, cluster_process, controller
 from mpbroker.metadata.meta_store import StoreError
 from mpbroker.shm.process_table import ProcessState
 
@@ -130,3 +131,51 @@ def test_a_cluster_controllers_turns(done, monkeypatch):
         *begin, ("command", "c"), "turn", ("store_unavailable", "away"), "beat",
         "close",
     ]  # fmt: skip
+
+
+def test_an_agents_turns(done, monkeypatch):
+    """Its state is shown first; connections are polled once they are open, at any descriptor."""
+    agent = SimpleNamespace(
+        recover=done.note("recover"), close=done.note("close"), watch_fd=lambda: 7,
+        channels=lambda: [SimpleNamespace(fileno=lambda fd=fd: fd, events=lambda: 4) for fd in (-1, 0, 9)],
+    )  # fmt: skip
+    inbox = SimpleNamespace(start=done.note("inbox"), fileno=lambda: 5)
+
+    class Poll:
+        def __init__(self):
+            self.fds = []
+
+        def register(self, fd, events):
+            self.fds.append((fd, events))
+
+        def poll(self, wait_ms):
+            done.append(("poll", wait_ms, self.fds))
+
+    place = ClusterStorePlace("", "/store.db")
+    ctx = context(
+        done, 2, [], config=SimpleNamespace(cluster_store=place), wakeup_fd=6, boot_id=0x77, data_dirs=("/a", "/b"),
+        drain_wakeups=done.note("drained"), log=SimpleNamespace(warning=lambda event, **_: done.append(event)),
+    )  # fmt: skip
+    unclean = iter((True, False))
+    monkeypatch.setattr(agent_process, "unclean_start", lambda *words: done.append(words[::2]) or next(unclean))
+    monkeypatch.setattr(agent_process, "open_log", lambda ctx: "log")
+    monkeypatch.setattr(agent_process, "build_logs", lambda ctx, log: "logs")
+    monkeypatch.setattr(agent_process, "open_cluster_store", lambda *words: "store")
+    monkeypatch.setattr(agent_process, "Agent", lambda *given: done.append(given[1:]) or agent)
+    monkeypatch.setattr(agent_process, "CommandChannel", lambda core: "channel")
+    monkeypatch.setattr(agent_process, "CommandInbox", lambda channel, stop: inbox)
+    monkeypatch.setattr(agent_process, "select", SimpleNamespace(poll=Poll, POLLIN=1))
+    monkeypatch.setattr(agent_process, "_turn", lambda *given: done.append(("turn", given[3])))
+    agent_process.main(ctx)
+    start = (["/a", "/b"], f"{0x77:016x}")
+    turn = [
+        ("poll", agent_process.TURN_MS, [(5, 1), (7, 1), (6, 1), (0, 4), (9, 4)]), "drained", ("turn", "channel"),
+    ]  # fmt: skip
+    began = ["recover", "inbox", "running", *turn, *turn, "close"]
+    assert done == [
+        ("state", ProcessState.RECOVERING), start, "unclean_start", ("store", "log", "logs", True), *began,
+    ]  # fmt: skip
+    done.clear()
+    ctx.stop_requested = lambda: True
+    agent_process.main(ctx)
+    assert done[1:] == [start, ("store", "log", "logs", False), "recover", "inbox", "running", "close"]

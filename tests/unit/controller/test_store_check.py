@@ -8,6 +8,7 @@ from mpbroker.controller.controller_context import TopicState
 from mpbroker.controller.controller_store import ControllerStore
 from mpbroker.controller.store_check import check_store
 from mpbroker.errors import ConfigError
+from mpbroker.metadata.features import FeatureLevels
 from mpbroker.metadata.keys import Keys
 from mpbroker.metadata.sqlite_store import SqliteStore
 from mpbroker.metadata.store_peek import STORE_FILE
@@ -105,3 +106,12 @@ def test_a_damaged_page_is_refused(path):
         data[page : page + 8] = bytes(8)
     path.write_bytes(data)
     assert "damaged store" in refused(path)
+
+
+def test_levels_of_features_that_cannot_be_read_are_damage(path):
+    store = SqliteStore(path)
+    ControllerStore(store, KEYS, boot_id=1).update_features(FeatureLevels(), 0, b"")
+    store.close()
+    assert refused(path) == ""
+    change(path, "UPDATE kv SET value = CAST('no record' AS BLOB) WHERE key = ?", KEYS.features)
+    assert "has a damaged store" in refused(path)

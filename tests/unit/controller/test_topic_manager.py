@@ -1,0 +1,55 @@
+"""Single steps of a topic's creation and growth at a broker that is alone: what is durable before what, and what is
+left when a partition cannot be made."""
+
+import pytest
+
+from mpbroker.metadata.commands import CreatePartitions, CreateTopics, NewTopic, PartitionCount, TopicResult
+from tests.harness.controller_world import World
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(tmp_path)
+
+
+def test_directories_are_durable_before_the_store_names_them(world):
+    """After a power cut in between, nothing is named that is not there."""
+    manager, done = world.controller._topics, []
+    sync, store = manager._logs.sync, manager._store
+    create, add = store.create_topics, store.add_partitions
+    manager._logs.sync = lambda: done.append("sync") or sync()
+    store.create_topics = lambda *words: done.append("create") or create(*words)
+    store.add_partitions = lambda *words: done.append("add") or add(*words)
+    world.run(CreateTopics([NewTopic("t", 1)]))
+    world.run(CreatePartitions([PartitionCount("t", 3)]))
+    assert done == ["sync", "create", "sync", "add"]
+    world.run(CreateTopics([NewTopic("t", 1), NewTopic("u", 1)], validate_only=True))
+    world.run(CreatePartitions([PartitionCount("t", 4)], validate_only=True))
+    assert done[4:] == [], "what is only checked makes nothing"
+
+
+def test_what_is_only_checked_has_no_id(world):
+    [result] = world.run(CreateTopics([NewTopic("t", 2, 1)], validate_only=True)).results
+    assert result == TopicResult("t", 0, None, bytes(16), 2, 1)
+
+
+def test_partitions_of_which_one_cannot_be_made_leave_the_topic_as_it_was(world):
+    world.run(CreateTopics([NewTopic("t", 2)]))
+    before = world.directories()
+    [first, second] = world.topics()["t"]
+    world.logs.errors[second + 2] = 56
+    [result] = world.run(CreatePartitions([PartitionCount("t", 5)])).results
+    assert (result.error_code, result.error_message) == (56, "The data directory cannot hold the partition.")
+    topic = world.controller._topics._context.by_name["t"]
+    assert (len(topic.replicas), topic.ordinals) == (2, [first, second]) and len(topic.directories) <= 2
+    assert [name for name in world.directories() if not name.endswith("-delete")] == before
+    assert world.codes(CreatePartitions([PartitionCount("t", 5)])) == {"t": 0}
+    world.check()
+
+
+def test_a_topic_of_which_a_partition_cannot_be_made_is_none(world):
+    world.logs.errors[1] = 56
+    [result] = world.run(CreateTopics([NewTopic("t", 3)])).results
+    assert result.error_code == 56 and world.topics() == {} and world.live_rows() == 0
+    assert world.codes(CreateTopics([NewTopic("t", 3)])) == {"t": 0}
+    world.check()
