@@ -103,6 +103,7 @@ def test_own_commits_and_the_watch_come_to_what_the_store_has(seed):
             image.apply(watched, store._history[watched])
     for rev in range(watched + 1, store.revision() + 1):
         image.apply(rev, store._history[rev])
+    assert image._gone == {}, "nothing older can come any more, so nothing is kept of what is gone"
     wanted = known(loaded(store))
     if wanted["colliding"] != (found := known(image))["colliding"]:
         both = {"b.c", "b_c"} & found["by_name"].keys()
@@ -220,3 +221,7 @@ def test_moves_of_the_first_partitions_leave_the_others_as_they_are(adding, remo
     record = TopicRecord(topic_id.hex(), "a", [[1, 2], [2, 3]], 5, adding=adding, removing=removing)
     store.txn([], [put(KEYS.topic(topic_id), record)], tag="")
     assert list(loaded(store).topic("a").assignments) == wanted
+
+
+def test_an_image_of_nothing_is_of_no_revision():
+    assert loaded(MemoryStore()).rev == 0

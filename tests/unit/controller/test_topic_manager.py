@@ -1,8 +1,11 @@
 """Single steps of a topic's creation and growth at a broker that is alone: what is durable before what, and what is
 left when a partition cannot be made."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from mpbroker.controller.topic_manager import TopicManager
 from mpbroker.metadata.commands import CreatePartitions, CreateTopics, NewTopic, PartitionCount, TopicResult
 from tests.harness.controller_world import World
 
@@ -53,3 +56,18 @@ def test_a_topic_of_which_a_partition_cannot_be_made_is_none(world):
     assert result.error_code == 56 and world.topics() == {} and world.live_rows() == 0
     assert world.codes(CreateTopics([NewTopic("t", 3)])) == {"t": 0}
     world.check()
+
+
+def test_what_is_thrown_away_goes_from_the_directories_that_were_noted_too():
+    done = []
+    manager = object.__new__(TopicManager)
+    manager._logs = SimpleNamespace(
+        hide=lambda ordinal: done.append(("hide", ordinal)), retire=lambda *words: done.append(("retire", *words))
+    )
+    manager._rows = SimpleNamespace(release=lambda made: done.append(("release", made)))
+    topic = SimpleNamespace(name="t", id=b"T", directories=["a", "b", "c"])
+    manager._throw_away(topic, range(1, 4), [8, 9])
+    assert topic.directories == ["a"], "of the partitions there were"
+    assert done == [
+        ("hide", 8), ("hide", 9), ("retire", "t-1", b"T"), ("retire", "t-2", b"T"), ("release", [8, 9]),
+    ]  # fmt: skip
