@@ -1,0 +1,115 @@
+"""Percentiles and accounts at their edges: of one, of weights, of what was not reached, of what is gone."""
+
+import random
+
+import pytest
+
+from mpbroker.trace import record, segment, statistics
+from mpbroker.trace.record import NOT_REACHED, SAMPLE_SHIFT, STAGES, TraceRecord
+from mpbroker.trace.statistics import Gap, Histogram, TraceStatistics
+from tests.unit.trace.traces import full_request, request, write_segment
+
+
+def test_the_least_and_the_greatest_are_exact():
+    histogram = Histogram()
+    for nanoseconds, least, greatest in ((700, 700, 700), (900, 700, 900), (0, 0, 900), (800, 0, 900), (901, 0, 901)):
+        histogram.add(nanoseconds)
+        assert (histogram.least_ns, histogram.greatest_ns) == (least, greatest)
+        assert histogram.percentile(100) <= greatest and histogram.percentile(0) >= least
+    assert histogram.count == 5
+
+
+@pytest.mark.parametrize("percent", [1, 10, 50, 90, 99, 100])
+def test_a_percentile_is_that_of_the_sorted_durations_within_a_bucket(percent):
+    """As if each had been added as often as it counts."""
+    source, histogram, all_of_them = random.Random(7), Histogram(), []
+    for _ in range(300):
+        nanoseconds, weight = int(2 ** source.uniform(3, 33)), source.choice((1, 1, 4))
+        histogram.add(nanoseconds, weight)
+        all_of_them += [nanoseconds] * weight
+    exact = sorted(all_of_them)[max(0, -(-len(all_of_them) * percent // 100) - 1)]
+    assert histogram.count == len(all_of_them)
+    assert histogram.percentile(percent) == pytest.approx(exact, rel=0.0225 if exact > 100 else 0.1)
+
+
+def test_the_middle_of_a_bucket_stands_for_what_is_in_it():
+    histogram = Histogram()
+    for nanoseconds in (1, 1 << 40):
+        histogram.add(nanoseconds, 0)
+    histogram.add(1023, 10)
+    assert histogram.percentile(50) == pytest.approx(2 ** (320.5 / 32) - 1)
+
+
+def test_a_duration_needs_both_its_ends_and_is_never_negative():
+    found = TraceStatistics()
+    for first, last in ((3, 8), (8, 3), (NOT_REACHED, 3), (3, NOT_REACHED)):
+        found.add_records(request(1, enqueued=first, dequeued=last).pack())
+    queue = found.apis[0].spans["queue"]
+    assert (queue.count, queue.least_ns, queue.greatest_ns) == (2, 0, 5 << 6)
+
+
+def test_every_span_lies_between_its_two_stages():
+    """Each stage at a time of its own, so that no other pair has the same distance."""
+    stages = {name: 3**number for number, name in enumerate(STAGES)}
+    found = TraceStatistics()
+    found.add_records(request(1, **stages).pack())
+    for name, (first, last) in statistics.SPANS.items():
+        distance = stages[last] - (stages[first] if first else 0)
+        assert found.apis[0].spans[name].greatest_ns == distance << 6, name
+    assert list(statistics.SPANS) == ["queue", "local", "purgatory", "response_queue", "send", "total"]
+
+
+def test_what_is_printed_is_in_microseconds_and_only_of_what_was_reached():
+    found = TraceStatistics()
+    found.add_records(request(1, api_key=3, enqueued=0, dequeued=125, flags=1 << SAMPLE_SHIFT).pack())
+    found.add_records(request(2, api_key=2, error=-1).pack() + request(2, api_key=1, error=3).pack())
+    said = found.to_json({3: "Metadata"})
+    apis = [(one["api_key"], one["api"], one["count"]) for one in said["apis"]]
+    assert apis == [(1, "1", 1), (2, "2", 1), (3, "Metadata", 2)]
+    assert said["apis"][2]["stages"] == {
+        "queue": {"count": 2, "max_us": 8.0, "p50_us": 8.0, "p90_us": 8.0, "p99_us": 8.0}
+    }
+    assert [one["errors"] for one in said["apis"]] == [1, 1, 0] and said["apis"][1]["stages"] == {}
+    assert (said["records"], said["weighted"], said["gaps"], said["damage"], said["segments"]) == (3, 4, [], [], 0)
+
+
+def test_with_a_choice_the_others_count_as_records_alone(tmp_path):
+    """Whether a trace is whole does not depend on what somebody wants to see of it."""
+    info = write_segment(tmp_path, [full_request(number, api_key=number % 2) for number in range(5)])
+    clock = TraceRecord(t0_ns=1, kind=record.CLOCK).pack()
+    chosen = statistics.collect([info], lambda one: lambda chunk: chunk[:128] + clock)
+    assert (chosen.records, chosen.finished, chosen.segments) == (5, 8, 1)
+    assert {key: api.count for key, api in chosen.apis.items()} == {0: 1} and chosen.gaps() == []
+    assert chosen.weighted == 1 and chosen.damage == []
+
+
+def test_records_that_are_not_those_it_was_closed_with_are_damage(tmp_path):
+    info = write_segment(tmp_path, [full_request(number) for number in range(2)])
+    with open(info.path, "r+b") as file:
+        file.seek(4096 + 128 + 2)
+        file.write(b"\xff")
+    found = statistics.collect([info])
+    assert found.damage == [f"{info.path}: its records are not those it was closed with"]
+    assert found.to_json({})["damage"] == found.damage and found.records == 2
+
+
+@pytest.mark.parametrize("damage", ["", "it was cut"])
+def test_of_a_damaged_segment_what_is_there_counts(tmp_path, damage):
+    info = write_segment(tmp_path, [full_request(number) for number in range(2)])
+    info = info._replace(progress=info.progress._replace(finished=50, written=9), damage=damage)
+    found = statistics.collect([info])
+    assert found.finished == (2 + 2 + 1 if damage else 50) and (found.dropped, found.sampled_out) == (2, 1)
+    assert found.gaps() == [Gap(4, "abcdef0123456789", 2, 2, 7)], "the lane had counted nine"
+
+
+def test_what_retention_deleted_before_the_first_segment_is_no_gap(tmp_path):
+    infos = [write_segment(tmp_path, [full_request(first)]) for first in (5, 8)]
+    infos = [one._replace(progress=segment.Progress(*[0] * 8)) for one in infos]
+    assert statistics.collect(infos).gaps() == [Gap(4, "abcdef0123456789", 2, 6, 2)]
+
+
+def test_a_segment_inside_another_ones_numbers_opens_no_gap():
+    """A copy of a file lies beside it: what one of them reached is reached."""
+    found = TraceStatistics()
+    found._lanes[7, 5, 0] = [(0, "a", 9, 9), (2, "b", 4, 4), (9, "c", 12, 12)]
+    assert found.gaps() == []
