@@ -191,3 +191,99 @@ def test_of_a_name_with_addresses_of_both_kinds_the_ipv4_one_is_listened_on(monk
     end_point.host = "größe"
     sockets._resolve(end_point, "listeners")
     assert asked[-1][0] == ("größe", 7)
+
+
+class _Opened(list):
+    """A socket that writes down what is done to it; `fails`: the call that raises, and with what."""
+
+    fails = ("", None)
+
+    def __getattr__(self, name):
+        def call(*how):
+            self.append((name, *how))
+            if name == self.fails[0]:
+                raise self.fails[1]
+
+        return call
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    made = _Opened()
+    monkeypatch.setattr(sockets.socket, "socket", lambda family, kind: made.append((family, kind)) or made)
+    return made
+
+
+@pytest.mark.parametrize("given", [-1, 0, 4096])
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_how_a_socket_is_opened(opened, monkeypatch, family, given):
+    """Its buffer before it is bound, for the window's scale is agreed on at connect; IPv6 alone, so that a listener of
+    its own may have the same port of IPv4; while connections of the broker before still end."""
+    monkeypatch.setattr(sockets, "_resolve", lambda end_point, key: (family, (key, end_point.port)))
+    config = SimpleNamespace(socket_receive_buffer_bytes=given, socket_listen_backlog_size=17)
+    assert sockets._listen(SimpleNamespace(port=7), config, "k") is opened
+    six = [("setsockopt", socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)] if family == socket.AF_INET6 else []
+    buffer = [("setsockopt", socket.SOL_SOCKET, socket.SO_RCVBUF, given)] if given != -1 else []
+    assert opened == [
+        (family, socket.SOCK_STREAM),
+        ("setsockopt", socket.SOL_SOCKET, socket.SO_REUSEADDR, 1),
+        *six,
+        *buffer,
+        ("bind", ("k", 7)),
+        ("listen", 17),
+        ("setblocking", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (OSError(13, "Permission denied"), "this user may not open port 7; ports from 1024 on need no rights"),
+        (OSError(95, "Operation not supported"), "Operation not supported"),
+        (OSError("what nobody numbered"), "what nobody numbered"),
+    ],
+)
+def test_what_cannot_be_opened_is_closed_and_said(opened, monkeypatch, error, reason):
+    opened.fails = ("listen", error)
+    monkeypatch.setattr(sockets, "_resolve", lambda end_point, key: (socket.AF_INET, ()))
+    config = SimpleNamespace(socket_receive_buffer_bytes=-1, socket_listen_backlog_size=17)
+    with pytest.raises(ConfigError, match=f"cannot listen on A://h:7: {reason}$"):
+        sockets._listen(SimpleNamespace(host="h", port=7, connection_string="A://h:7"), config)
+    assert opened[-1] == ("close",)
+
+
+def test_who_still_has_a_removed_listeners_socket_accepts_nothing_on_it():
+    """The acceptor does, until it hears of it."""
+    listening = Listening(*open_listeners(_named("A", "B")))
+    with listening.sockets[1].dup() as acceptors:
+        address = acceptors.getsockname()
+        listening.follow(_named("A"), {0, 1})
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address, timeout=5)
+    listening.close()
+
+
+def test_an_index_that_is_used_again_has_the_new_socket_and_one_without_a_place_is_closed(monkeypatch):
+    monkeypatch.setattr(sockets, "MAX_LISTENERS", 2)
+    listening, made, listen = Listening(*open_listeners(_named("A", "B"))), [], sockets._listen
+    monkeypatch.setattr(sockets, "_listen", lambda *of: made.append(listen(*of)) or made[-1])
+    assert len(listening.follow(_named("A", "C"), {0, 1}).errors) == 1
+    assert [one.fileno() for one in made] == [-1]
+    listening.follow(_named("A", "C"), {0})
+    assert listening.sockets[1] is made[1] and listening.all[1].port == made[1].getsockname()[1]
+    listening.close()
+
+
+@pytest.mark.parametrize(("address", "opens"), [("127.0.0.1:0", True), ("", False)])
+def test_the_admin_process_is_listened_for_where_it_is_wanted(address, opens):
+    found = sockets.open_admin_listener(_config(f"mpbroker.admin.listener={address}"))
+    assert (found is not None) is opens
+    if found is not None:
+        assert sockets.admin_url(found) == f"http://127.0.0.1:{found.getsockname()[1]}"
+        found.close()
+
+
+def test_an_admin_address_that_is_taken_names_its_setting():
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ConfigError) as raised:
+        sockets.open_admin_listener(_config(f"mpbroker.admin.listener=127.0.0.1:{taken.getsockname()[1]}"))
+    assert raised.value.key == "mpbroker.admin.listener"

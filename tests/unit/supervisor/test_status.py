@@ -76,6 +76,9 @@ def test_since_when_something_is_not_well(monkeypatch):
         (0, 1_700_000_000_000 + 100_000),
     ]
     assert status._seconds_since(98_999_999_999) == 1 and status._seconds_since(200_000_000_000) == 0
+    assert status._seconds_since(99_000_000_000) == 1 and status._seconds_since(99_000_000_001) == 0
+    exact = [health.Finding(health.HUNG, 4, "handler 1", 4711, 97_000_000_000, "s")]
+    assert status._health(exact)["findings"][0]["for_s"] == 3
 
 
 def test_free_space_where_records_and_traces_go(monkeypatch, tmp_path):
@@ -85,3 +88,33 @@ def test_free_space_where_records_and_traces_go(monkeypatch, tmp_path):
     found = status._disks(str(tmp_path), str(tmp_path / "gone"))
     assert found == [{"for": "records", "path": str(tmp_path), "free_bytes": 12288, "total_bytes": 40960}]
     assert [one["for"] for one in status._disks(str(tmp_path), str(tmp_path))] == ["records", "traces"]
+
+
+def test_the_document_tells_of_each_process_the_worst_that_was_found(monkeypatch):
+    """Findings come worst first. What only degrades is no state of a process, and an index no name of a listener."""
+    page = SimpleNamespace(
+        state=SimpleNamespace(name="RUNNING"),
+        counters=lambda: {counter: 5 for counter in status.COUNTERS},
+        processes=lambda: [row(slot=slot, listener=7) for slot in (1, 2, 3, 4)],
+        rings=lambda: [SimpleNamespace(name="data", depth=1, capacity=2, peak=3)],
+    )
+    listener = {"name": "A", "host": "h", "port": 9, "index": 7}
+    said = SimpleNamespace(
+        listeners=(listener,), version="v", pid=3, node_id=4, cluster_id="c", started_ms=5, started_ns=6, admin=None,
+        trace_dir="/t",
+    )  # fmt: skip
+    levels = [(health.HUNG, 1), (health.SILENT, 1), (health.SILENT, 2), (health.DEGRADED, 2), (health.DEGRADED, 3)]
+    findings = [health.Finding(level, slot, "p", 1, 0, "s") for level, slot in levels]
+    monkeypatch.setattr(status, "_judge_twice", lambda *_: findings)
+    monkeypatch.setattr(status, "_topics", lambda pid: ["topics of", pid])
+    monkeypatch.setattr(status, "_disks", lambda *where: ["disks", *where])
+    found = status._document("/d", said, page)
+    states = [(one["slot"], one["state"]) for one in found["processes"]]
+    assert states == [(1, "hung"), (2, "silent"), (3, "running"), (4, "running")]
+    assert found["listeners"] == [{"name": "A", "host": "h", "port": 9}]
+    assert {one["listener"] for one in found["processes"]} == {"A"} and found["state"] == "running"
+    assert found["rings"] == [{"name": "data", "depth": 1, "capacity": 2, "peak": 3}]
+    assert found["topics"] == ["topics of", 3] and found["disks"] == ["disks", "/d", "/t"]
+    assert len(found["counters"]) == len(status.COUNTERS) and set(found["counters"].values()) == {5}
+    who = {"pid": 3, "node_id": 4, "cluster_id": "c", "started_ms": 5, "admin": None, "version": "v", "schema": 2}
+    assert who.items() <= found.items() and len(found["health"]["findings"]) == 5

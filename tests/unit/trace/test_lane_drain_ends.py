@@ -5,6 +5,7 @@ import os
 import pytest
 
 from mpbroker.trace import lane, lane_drain, manifest, record, segment, segment_writer, statistics
+from mpbroker.trace.lane import LaneCounters
 from mpbroker.trace.record import TraceRecord
 from tests.unit.trace.traces import drain_of, full_request, requests_in
 
@@ -214,3 +215,39 @@ def test_a_recovered_segment_is_listed_once(tmp_path, both_ends):
     assert lane_drain.recover_directory(tmp_path, 4) == 0 and manifest_file.read_bytes() == listed
     manifest_file.unlink()
     assert lane_drain.recover_directory(tmp_path, 5) == 0 and manifest_file.read_bytes() == listed, "a foreign one, too"
+
+
+@pytest.mark.parametrize("odd", [0, 64])
+def test_a_segment_takes_what_fits_and_at_least_one(tmp_path, both_ends, odd):
+    """Also where less than a record is left: else nothing would ever end it."""
+    writer, reader = both_ends
+    drain = drain_of(reader, tmp_path, segment_bytes=4096 + 4 * 128 - odd)
+    _finish(writer, 0, 1)
+    drain.step(0)  # and a sample of the clock: there is room for one, or for half of one
+    _finish(writer, 2, 3)
+    assert drain.step(0) == 2
+    assert [row.records for row in manifest.read(tmp_path)] == [4]
+    assert [info.opened.first_seq for info in manifest.segments(tmp_path)] == [0, 3]
+
+
+def test_the_age_of_a_segment_counts_from_when_it_was_opened(tmp_path, both_ends):
+    writer, reader = both_ends
+    drain = drain_of(reader, tmp_path, segment_ms=1000)
+    _finish(writer, 0)
+    for now_ms, is_open in ((500, True), (1499, True), (1500, False)):
+        drain.step(now_ms * MS)
+        assert bool(drain.active) is is_open
+
+
+def test_more_losses_than_a_notice_can_say_are_as_many_as_it_can(tmp_path, both_ends, monkeypatch):
+    _, reader = both_ends
+    drain = drain_of(reader, tmp_path)
+    monkeypatch.setattr(reader, "counters", lambda: LaneCounters(2**32, 0, 2**32, 0, 0))
+    drain.step(0)
+    assert [one.aux for one in _records(tmp_path) if one.kind == record.DROP_NOTICE] == [0xFFFFFFFF]
+
+
+def test_what_is_gone_is_all_that_had_been_finished(tmp_path, both_ends, monkeypatch):
+    _, reader = both_ends
+    monkeypatch.setattr(reader, "counters", lambda: LaneCounters(30, 20, 5, 3, 16))
+    assert drain_of(reader, tmp_path)._progress == (24, 16, 5, 3, 24, 16, 5, 3)

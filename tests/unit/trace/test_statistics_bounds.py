@@ -12,6 +12,7 @@ from tests.unit.trace.traces import full_request, request, write_segment
 
 def test_the_least_and_the_greatest_are_exact():
     histogram = Histogram()
+    assert (histogram.count, histogram.least_ns, histogram.greatest_ns) == (0, 0, 0)
     for nanoseconds, least, greatest in ((700, 700, 700), (900, 700, 900), (0, 0, 900), (800, 0, 900), (901, 0, 901)):
         histogram.add(nanoseconds)
         assert (histogram.least_ns, histogram.greatest_ns) == (least, greatest)
@@ -113,3 +114,28 @@ def test_a_segment_inside_another_ones_numbers_opens_no_gap():
     found = TraceStatistics()
     found._lanes[7, 5, 0] = [(0, "a", 9, 9), (2, "b", 4, 4), (9, "c", 12, 12)]
     assert found.gaps() == []
+
+
+@pytest.mark.parametrize(("percent", "nanoseconds"), [(50, 100), (51, 10_000), (0, 100), (100, 10_000)])
+def test_half_of_two_do_not_exceed_the_lesser_one(percent, nanoseconds):
+    histogram = Histogram()
+    histogram.add(100)
+    histogram.add(10_000)
+    assert histogram.percentile(percent) == pytest.approx(nanoseconds, rel=0.012)
+
+
+def test_errors_of_one_code_and_weight_are_counted_together():
+    found = TraceStatistics()
+    failed = [full_request(number, error=7, flags=2 << SAMPLE_SHIFT).pack() for number in range(3)]
+    found.add_records(b"".join(failed))
+    assert found.apis[0].errors_by_code == {7: 12} and found.apis[0].errors == found.weighted == 12
+
+
+def test_each_segments_records_are_its_own(tmp_path):
+    """Of two that are still open, what is there is what was finished."""
+    infos = [
+        write_segment(tmp_path, [full_request(number) for number in numbers], close=False)
+        for numbers in (range(3), range(3, 5))
+    ]
+    found = statistics.collect(infos)
+    assert (found.finished, found.records, found.segments, found.gaps()) == (3 + 2 + 2 * (2 + 1), 5, 2, [])
