@@ -255,3 +255,20 @@ def test_settings_are_taken_at_the_start_and_when_they_change(monkeypatch, tmp_p
         assert one.after_ms == first + 4 and one.trigger.limits == (first + 5, first + 6, first + 1, first + 4)
     fresh = Dashcam(numbered(10), 7, None, None)
     assert fresh._bounds == (10, 11) and fresh.trigger.limits == (15, 16, 11, 14) and not fresh.is_busy
+
+
+@pytest.mark.parametrize(("until_ns", "goes_on_until"), [(500, 500), (1, 1), (0, 1)])
+def test_a_successor_goes_on_as_long_as_its_predecessor_wanted_to(world, until_ns, goes_on_until):
+    """0 is a dump whose segments were ended: the successor's own are to be ended first."""
+    one, why = world.one, Cause(ASKED, "why", 5, 6, 7)
+    one.resume()
+    assert one._dump is None, "nothing was under way"
+    (one._dumps / "dump-x").mkdir(parents=True)
+    Dashcam._note(one, SimpleNamespace(target=Path("/elsewhere/dump-x"), until_ns=until_ns, causes=[why]))
+    one.resume()
+    assert one._dump is world.made[0] and world.done == ["closed"]
+    assert (one._dump.causes, one._dump.until_ns) == ([why], goes_on_until)
+    (one._dumps / "dump-x").rmdir()
+    one._dump = None
+    one.resume()
+    assert one._dump is None, "its directory is gone"

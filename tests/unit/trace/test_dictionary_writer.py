@@ -1,5 +1,6 @@
 """The dictionary is written once per name, whole lines only, and stays bounded whatever clients do."""
 
+import errno
 import os
 
 import pytest
@@ -105,8 +106,9 @@ def test_a_full_disk_makes_rows_wait(tmp_path, writer, monkeypatch, part):
 
     with monkeypatch.context() as patch:
         patch.setattr(dictionary_writer.os, "write", full)
-        with pytest.raises(OSError):
+        with pytest.raises(OSError) as raised:
             writer.flush()
+        assert raised.value.errno == errno.ENOSPC
     writer.flush()
     assert names_in(tmp_path).clients == {1: "before", 2: "while"}
 
@@ -151,3 +153,31 @@ def test_a_closed_file_is_given_back(writer):
     writer.close()
     with pytest.raises(OSError):
         os.fstat(descriptor)
+
+
+def test_after_it_was_written_anew_there_is_room_again(writer, monkeypatch):
+    """Six of a kind, of which three stay; and only then are there six again."""
+    monkeypatch.setattr(dictionary_writer, "MAX_OF_A_KIND", 3)
+    monkeypatch.setattr(dictionary_writer, "_REWRITE_AT", 6)
+    there = []
+    for number in range(10):
+        writer.connection(number, 0, "p", 0, number + 1)
+        writer.flush()
+        there.append([row["id"] for row in dictionary.rows(writer.path) if row["k"] == "conn"])
+    assert [len(ids) for ids in there] == [1, 2, 3, 4, 5, 6, 4, 5, 6, 4]
+    assert there[6] == [3, 4, 5, 6] and there[9] == [6, 7, 8, 9]
+
+
+def test_what_is_known_is_bounded_and_the_oldest_forgotten(writer, monkeypatch):
+    monkeypatch.setattr(dictionary_writer, "MAX_OF_A_KIND", 3)
+    for number in range(5):
+        writer.client(number, "c")
+        writer.topic(number, "t")
+        assert writer.marker("m", number) == number
+    assert list(writer._clients) == list(writer._topics) == [2, 3, 4]
+    assert writer.marker("m", 0) == 5, "it is a new one"
+    waiting = len(writer._waiting)
+    writer.client(4, "c")
+    assert len(writer._waiting) == waiting
+    writer.client(0, "c")
+    assert len(writer._waiting) == waiting + 1

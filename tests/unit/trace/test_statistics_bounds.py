@@ -116,6 +116,15 @@ def test_a_segment_inside_another_ones_numbers_opens_no_gap():
     assert found.gaps() == []
 
 
+def test_a_percentile_is_printed_to_the_nanosecond():
+    found = TraceStatistics()
+    found.add_records(b"".join(request(1, enqueued=0, dequeued=ticks).pack() for ticks in range(1, 90)))
+    queue = found.to_json({})["apis"][0]["stages"]["queue"]
+    for percent in (50, 90, 99):
+        exact = found.apis[0].spans["queue"].percentile(percent)
+        assert queue[f"p{percent}_us"] * 1000 == pytest.approx(round(exact), abs=1e-6)
+
+
 @pytest.mark.parametrize(("percent", "nanoseconds"), [(50, 100), (51, 10_000), (0, 100), (100, 10_000)])
 def test_half_of_two_do_not_exceed_the_lesser_one(percent, nanoseconds):
     histogram = Histogram()
