@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from mpbroker.supervisor import workers as workers_module
 from mpbroker.supervisor.process_types import ProcessPlan, process_type
 from mpbroker.supervisor.workers import (
     FREE_SHORT_LIVES,
@@ -127,3 +128,51 @@ def test_a_slot_has_no_process_before_the_first_is_forked():
     assert (worker.pid, worker.pidfd, worker.alive, worker.leaving) == (0, -1, False, False)
     assert (worker.restart_at, worker.short_lives, worker.unsteady) == (0.0, 0, False)
     worker.kill(signal.SIGKILL)  # nobody
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = SimpleNamespace(s=1000.0, signalled=[])
+    monkeypatch.setattr(workers_module, "time", SimpleNamespace(monotonic=lambda: now.s))
+    monkeypatch.setattr(workers_module.signal, "pidfd_send_signal", lambda *how: now.signalled.append(how))
+    return now
+
+
+def test_after_how_many_short_lives_a_successor_waits_for_how_long(clock):
+    """Doubled each time, from a fifth of a second on, up to five seconds."""
+    worker = Worker(PLAN)
+    found = []
+    for _ in range(13):
+        worker.started(1, -1)
+        found.append((worker.plan_restart(), worker.unsteady))
+        assert worker.restart_at == clock.s + found[-1][0]
+    assert found == [(0.0, False)] * 5 + [(delay, True) for delay in (0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0)]
+
+
+def test_whose_successor_is_due_and_when_the_next_one_is(clock):
+    workers = Workers(ProcessPlan(process_type("handler"), index) for index in range(4))
+    soon, now, lives, never = workers.all
+    soon.restart_at, now.restart_at, lives.restart_at, lives.pidfd = 1000.5, 1000.0, 999.0, 0
+    assert workers.due() == [now] and workers.next_due_s() == 0.0
+    now.restart_at = 1003.0
+    assert workers.due() == [] and workers.next_due_s() == 0.5
+    clock.s = 1002.0
+    assert workers.due() == [soon] and workers.next_due_s() == 0.0
+    workers.forget_restarts()
+    assert workers.due() == [] and workers.next_due_s() is None and not never.restart_at
+
+
+def test_every_descriptor_is_one_of_a_process_and_only_those_are_signalled(clock):
+    """0 is one where the supervisor's input was closed."""
+    workers = Workers([])
+    first, second, third = (workers.add(ProcessPlan(process_type(role), 0)) for role in ("handler", "tracer", "admin"))
+    assert workers.all == [first, second, third] and workers.alive() == []
+    first.pidfd, second.pidfd = 0, 7
+    assert workers.alive() == [first, second]
+    assert workers.alive(lambda plan: plan.type.role in ("tracer", "admin")) == [second]
+    workers.kill(15)
+    assert clock.signalled == [(0, 15), (7, 15)]
+    workers.kill(9, lambda plan: plan.type.role == "handler")
+    assert clock.signalled[2:] == [(0, 9)]
+    workers.remove(second)
+    assert workers.all == [first, third]

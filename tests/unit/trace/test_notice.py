@@ -1,5 +1,6 @@
 """Notices: what comes out is what went in, lines stay below PIPE_BUF, a full pipe is counted and said."""
 
+import json
 import os
 
 import pytest
@@ -88,3 +89,83 @@ def test_a_full_pipe_drops_counts_and_tells_later():
 
 def test_without_a_pipe_nothing_is_told():
     assert not NoticeWriter(-1, 0).tell(NOTICES[0])
+
+
+U8, U15, U16, U31, U32, U64 = 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
+#: Of each kind its class, and of each field how much of it a record or a row of the dictionary has room for; as
+#: letters: how long a text may be.
+ROOM = {
+    "begin": (ProcessorBegan, {"t0": U64, "proc": U16}),
+    "open": (ConnectionOpened, {"t0": U64, "conn": U32, "proc": U16, "listener": U8, "peer": "x" * 64}),
+    "close": (
+        ConnectionClosed,
+        {"t0": U64, "conn": U32, "proc": U16, "listener": U8, "requests": U64, "reason": U15},
+    ),
+    "client": (ClientNamed, {"conn": U32, "hash": U32, "name": "x" * 255}),
+    "software": (SoftwareNamed, {"conn": U32, "name": "x" * 100, "version": "x" * 100}),
+    "role": (
+        RoleChanged,
+        {"t0": U64, "topic": U32, "partition": U31, "epoch": U31, "old": U8, "new": U8, "end": U64, "hw": U64,
+         "controller": U31, "leader": U32},
+    ),
+    "lost": (NoticesLost, {"proc": U16, "n": U64}),
+}  # fmt: skip
+
+
+def more(value):
+    return value + (1 if isinstance(value, int) else "x")
+
+
+@pytest.mark.parametrize("kind", ROOM)
+def test_a_field_is_believed_as_far_as_there_is_room_for_it(kind):
+    """And a writer cuts what is more: a notice that says a little less is better than none."""
+    made, room = ROOM[kind]
+    largest, least = made(*room.values()), {key: value if isinstance(value, int) else "" for key, value in room.items()}
+    assert notice.decode(json.dumps({"k": kind, **room}).encode()) == largest
+    assert notice.encode(made(*map(more, room.values()))) == notice.encode(largest)
+    zero = {key: 0 if isinstance(value, int) else "" for key, value in least.items()}
+    assert notice.decode(json.dumps({"k": kind, **zero}).encode()) == made(*zero.values())
+    for key, value in room.items():
+        assert notice.decode(json.dumps({"k": kind, **room, key: more(value)}).encode()) is None, key
+        missing = {other: one for other, one in room.items() if other != key}
+        assert notice.decode(json.dumps({"k": kind, **missing}).encode()) is None, key
+        if isinstance(value, int):
+            for wrong in (-1, True, 1.0, "1", None):
+                assert notice.decode(json.dumps({"k": kind, **room, key: wrong}).encode()) is None, key
+
+
+@pytest.mark.parametrize(("size", "is_one"), [(4096, True), (4097, False)])
+def test_a_line_is_no_longer_than_what_is_written_in_one_piece(size, is_one):
+    assert notice.PIPE_BUF == 4096, "POSIX: lines of several writers are mixed beyond it"
+    line = notice.encode(NOTICES[-2])[:-1].ljust(size)
+    assert (notice.decode(line) is not None) is is_one
+
+
+def test_why_connections_end_is_said_by_numbers_that_stay():
+    """They stand in the records of traces, and docs/trace-format.md."""
+    assert [reason.name for reason in sorted(CloseReason)] == [
+        "CLIENT", "ANSWERED", "REFUSED", "IDLE", "FRAME_TIMEOUT", "EXCESS", "STUCK", "STOPPING", "DIED", "FAILED",
+    ]  # fmt: skip
+    assert list(map(int, CloseReason)) == list(range(10)) and notice.NO_PROCESSOR == U16
+
+
+def test_a_notice_that_found_room_in_part_was_dropped(monkeypatch):
+    written = []
+    monkeypatch.setattr(notice.os, "write", lambda fd, data: written.append((fd, data)) or len(data) - 1)
+    writer = NoticeWriter(0, 4)
+    assert not writer.tell(NOTICES[0]) and writer.dropped == 1 and written == [(0, notice.encode(NOTICES[0]))]
+
+
+def test_what_was_lost_is_told_again_until_it_found_room(monkeypatch):
+    room, written = [0, 1, 0, 1, 1], []
+
+    def write(fd, data):
+        if not room.pop(0):
+            raise BlockingIOError
+        written.append(notice.decode(data))
+        return len(data)
+
+    monkeypatch.setattr(notice.os, "write", write)
+    writer = NoticeWriter(5, 4)
+    assert [writer.tell(NOTICES[number]) for number in range(3)] == [False, True, True]
+    assert written == [NOTICES[1], NOTICES[2], NoticesLost(4, 1)] and writer.dropped == 1 and room == []
