@@ -134,10 +134,6 @@ class Workers:
         """A slot whose process has left."""
         self.all.remove(worker)
 
-    def by_pidfd(self, pidfd: int) -> Worker | None:
-        """The worker a pidfd belongs to."""
-        return next((worker for worker in self.all if worker.pidfd == pidfd), None)
-
     def alive(self, chosen: Callable[[ProcessPlan], bool] = lambda plan: True) -> list[Worker]:
         """Those with a process."""
         return [worker for worker in self.all if worker.alive and chosen(worker.plan)]
