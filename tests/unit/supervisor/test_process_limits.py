@@ -64,3 +64,9 @@ def test_workers_stand_before_their_supervisor(monkeypatch, allowed):
     monkeypatch.setattr(process_limits, "_move_score", move)
     assert process_limits.outlive_workers() == (LOWERED if allowed else RAISED)
     assert moved == [("self", -LOWERED)]
+
+
+def test_bounds_of_the_system_and_of_who_closes_descriptors():
+    """A child closes what it does not keep up to 2^20 (launch.py): more than that nobody may open. The kernel's scores
+    end at 1000; a worker stands before its supervisor also where that one could not step back."""
+    assert MAX_DESCRIPTORS == 1 << 20 and HIGHEST == 1000 and 0 < RAISED < LOWERED < HIGHEST

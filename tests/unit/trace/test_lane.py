@@ -124,3 +124,7 @@ def test_a_lane_that_is_just_being_made_is_none(name):
             lane.attach(name)
     finally:
         segment.close_fd()
+
+
+def test_what_cannot_be_made_ends_a_start_with_the_code_of_what_can_be_corrected():
+    assert lane.LaneError.exit_code == 2

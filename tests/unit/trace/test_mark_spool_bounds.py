@@ -37,8 +37,9 @@ def test_a_text_has_one_to_two_hundred_characters(tmp_path, spool):
         (mark,) = spool.take()
         assert mark.text == text.strip()
         spool.done(mark)
-    with pytest.raises(MarkRefused, match="this one has 201"):
+    with pytest.raises(MarkRefused, match="this one has 201") as raised:
         mark_spool.put(tmp_path, "x" * 201, 5)
+    assert raised.value.exit_code == 2, "the command was given wrongly"
 
 
 @pytest.mark.parametrize("after_ms", [None, 0, 1, MAX_DUMP_AFTER_MS])

@@ -100,3 +100,11 @@ def test_clock_sample_survives_its_record():
     again = record.unpack(data)
     assert (again.kind, again.seq_lo, again.proc_id, again.t0_ns) == (record.CLOCK, 9, 3, sample.monotonic_ns)
     assert sample.offset_ns == sample.realtime_ns - sample.monotonic_ns
+
+
+def test_of_what_nobody_says_nothing_is_known():
+    """A record of another kind than request says only what its kind has: the rest is 0, and no stage was reached."""
+    plain = TraceRecord(t0_ns=5)
+    unknown = {"handler_id": 0xFFFF, "rx_wait": 0xFFFFFFFF, "stage": (0xFFFFFFFF,) * 13, "t0_ns": 5}
+    assert plain._asdict() == dict.fromkeys(TraceRecord._fields, 0) | unknown
+    assert record.unpack(plain.pack()) == plain

@@ -20,6 +20,7 @@ def test_no_limit_deletes_nothing():
 
 def test_by_age():
     assert _chosen(retention_ms=30_000) == ["90", "60"]
+    assert _chosen(retention_ms=0) == ["90", "60", "30", "10"], "0 is a limit"
 
 
 def test_by_size_the_open_segments_count():
