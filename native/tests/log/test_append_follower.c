@@ -287,13 +287,32 @@ static void producers_without_room(void)
             if (in_use)
                 CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 1, MPB_NO_REQUEST, 0, &spec).error, 0);
         }
-        const struct told two[] = {at_base(2), {.spec = numbered(7, 0, 0), .base = 4, .epoch = 4}};
+        const struct told two[] = {at_base(2), {.spec = numbered(0, 0, 0), .base = 4, .epoch = 4}};
         CHECK_EQ(append(two, 2, 6, 0), in_use ? MPB_ERR_THROTTLING_QUOTA_EXCEEDED : 0);
         CHECK(out.batches == (in_use ? 1 : 2) && now()->leo == (in_use ? 4 : 6) && now()->hw == now()->leo);
-        CHECK_EQ(mpb_producer_find(&f.core, &f.core.partitions[0], 7) != 0, !in_use);
+        CHECK_EQ(mpb_producer_find(&f.core, &f.core.partitions[0], 0) != 0, !in_use);
         CHECK_EQ(counted(&f, MPB_C_LOG_PRODUCERS_REPLACED), !in_use);
         fixture_close(&f);
     }
+}
+
+/* Of its own chain of producers one that wrote once goes first, though another partition's wrote longer ago. */
+static void a_producer_in_anothers_row(void)
+{
+    begin();
+    fixture_partition(&f, 1);
+    for (int i = 0; i < FIX_PRODUCERS - 1; i++) {
+        struct batch_spec spec = numbered(100 + i, 0, 40);
+        CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 1, MPB_NO_REQUEST, 0, &spec).error, 0);
+    }
+    const struct told two[] = {{.spec = numbered(7, 0, 0), .base = 2, .epoch = 4},
+                               {.spec = numbered(7 + MPB_PRODUCER_CHAINS, 0, 0), .base = 4, .epoch = 4}};
+    CHECK_EQ(append(two, 2, 6, 0), 0);
+    CHECK_EQ(mpb_producer_find(&f.core, &f.core.partitions[0], 7), 0);
+    CHECK(mpb_producer_find(&f.core, &f.core.partitions[0], 7 + MPB_PRODUCER_CHAINS) != 0);
+    for (int i = 0; i < FIX_PRODUCERS - 1; i++)
+        CHECK(mpb_producer_find(&f.core, &f.core.partitions[1], 100 + i) != 0);
+    fixture_close(&f);
 }
 
 static int full_disk(enum mpb_io_call call, size_t *limit)
@@ -355,6 +374,7 @@ int main(void)
     ends();
     transactions();
     producers_without_room();
+    a_producer_in_anothers_row();
     a_full_disk();
     too_many_epochs();
     printf("append_follower: %lu checks\n", checks_made);

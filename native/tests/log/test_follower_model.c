@@ -4,6 +4,7 @@
 #include "tests/log/append_scenarios.h"
 
 #include "log/aborted.h"
+#include "log/log_io.h"
 #include "log/producer.h"
 #include "log/transaction.h"
 
@@ -33,13 +34,13 @@ static uint32_t roll_dice(uint32_t sides)
 
 static const struct mpb_partition_copy *now(void) { return mpb_partition_in_force(&f.core.partitions[0]); }
 
-/* Producers 0 and 1 are idempotent, 2 and 3 transactional; -1 is none. */
+/* Producers 0 and 1 are transactional, 2 and 3 idempotent; -1 is none. */
 static void lead_one(struct listed *one, int32_t next_sequence[PRODUCERS], bool open[PRODUCERS])
 {
     struct mpb_append_result result;
     one->producer_id = (int64_t)roll_dice(8) - 4;
     one->producer_id = one->producer_id < 0 ? -1 : one->producer_id;
-    bool transactional = one->producer_id >= 2;
+    bool transactional = one->producer_id == 0 || one->producer_id == 1;
     one->kind = transactional ? MPB_BATCH_IN_TRANSACTION : MPB_BATCH_PLAIN;
     if (transactional && open[one->producer_id] && roll_dice(2) == 0) {
         struct mpb_marker marker = {.ordinal = LEADER,
@@ -175,6 +176,27 @@ static void producer_is_right(int64_t producer_id)
     CHECK_EQ(mpb_txn_epochs_of(producer).coordinator, ended ? COORDINATOR : MPB_NO_EPOCH);
 }
 
+static int64_t told_hw, hw_before, leo_before; /* of the piece that is being appended */
+
+/* Before each write the last batch's commit stands for itself: a reader of that moment is told of the right ends, too. */
+static int look_between(enum mpb_io_call call, size_t *limit)
+{
+    (void)limit;
+    if (call != MPB_IO_WRITE)
+        return 0;
+    const uint32_t all = taken;
+    const int64_t hw_of_all = hw, start_of_all = log_start;
+    while (taken > 0 && list[taken - 1].last >= now()->leo)
+        taken--;
+    int64_t below = told_hw < now()->leo ? told_hw : now()->leo;
+    hw = below > hw_before ? below : hw_before;
+    hw = now()->leo == leo_before ? hw_before : hw; /* nothing of this piece is committed yet */
+    log_start = now()->log_start;
+    ends_are_right();
+    taken = all, hw = hw_of_all, log_start = start_of_all;
+    return 0;
+}
+
 /* What is fetched from the end of what is there, cut off somewhere; the ends that the leader tells with it. */
 static void fetch_a_piece(int64_t now_ms)
 {
@@ -196,7 +218,10 @@ static void fetch_a_piece(int64_t now_ms)
     uint32_t before = taken;
     while (taken < BATCHES && list[taken].at + list[taken].bytes <= at + request.length)
         list[taken++].taken_ms = now_ms;
+    told_hw = told, hw_before = hw, leo_before = now()->leo;
+    mpb_io_fault = look_between;
     mpb_append_follower(&f.log, &options, &request, &out);
+    mpb_io_fault = NULL;
     int64_t leo = taken == 0 ? 0 : list[taken - 1].last + 1;
     int64_t below = told < leo ? told : leo;
     hw = below > hw ? below : hw;
