@@ -15,6 +15,7 @@ from mpbroker.metadata.meta_store import (
     Delete,
     DeletePrefix,
     ModRev,
+    Progress,
     Put,
     Session,
     StoreError,
@@ -229,3 +230,33 @@ def test_what_no_driver_could_do_is_not_asked(store):
     with pytest.raises(ValueError, match="129"):
         store.txn([], [Delete(f"k{number}") for number in range(129)], tag="t")
     assert not store._gateway.asked
+
+
+def test_a_watch_says_how_far_it_is_whenever_nothing_comes(store, monkeypatch):
+    waited, closed = [], []
+    found = [["one", "two"], [], ["three"], []]
+
+    class Watch:
+        rev = 6
+
+        def take(self, wait_ms):
+            waited.append(wait_ms)
+            self.rev += 1
+            return found.pop(0)
+
+        def close(self):
+            closed.append(1)
+
+    opened = []
+    monkeypatch.setattr(etcd_store, "EtcdWatch", lambda *words: opened.append(words) or Watch())
+    watch = store.watch("a/", 6)
+    assert [next(watch) for _ in range(5)] == ["one", "two", Progress(8), "three", Progress(10)]
+    assert opened == [(store._gateway, "a/", "a0", 6)] and waited == [250] * 4 and not closed
+    watch.close()
+    assert closed == [1]
+
+
+def test_zeros_that_the_gateway_leaves_out(store):
+    gives(store, {"succeeded": True}, {})
+    assert store.txn([], [Delete("d")], tag="t") == Committed(0)
+    assert store.get("k") == (0, None)

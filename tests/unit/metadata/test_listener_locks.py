@@ -97,4 +97,5 @@ def test_brokers_of_other_releases_look_at_the_same_place(place):
         with open(directory_of(place.sqlite_path) / "broker-1", "r+b") as file:
             assert lock_pid(file.fileno(), (1 << 20) + crc32c(b"OUT")) == child
             assert lock_pid(file.fileno(), (1 << 20) + crc32c(b"IN")) is None
+            assert lock_pid(file.fileno(), (1 << 20) + crc32c(b"OUT") + 1) is None, "that of another listener, perhaps"
             assert file.read()[512:] == b"listeners\n"
