@@ -31,6 +31,8 @@ def world(followers=((2, 10, 5, 1), (3, 10, 7, 1)), isr=(1, 2, 3), role=ReplicaR
         (world(isr=(1, 2)), "b", 5, 2),
         (world(), "a", 5, NOBODY),  # the leader is there
         (world(), "c", 5, NOBODY),
+        (world(), "b", 2, 3),  # the first record of all
+        (world(), "b", 10, 3),  # the next one to come
         (world(), "b", 1, NOBODY),  # the leader says that it is out of range
         (world(), "b", 11, NOBODY),
         (world(role=ReplicaRole.FOLLOWER), "b", 5, NOBODY),

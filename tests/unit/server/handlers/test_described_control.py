@@ -2,6 +2,11 @@
 
 import pytest
 
+from mpbroker.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
 from mpbroker.protocol.messages.stop_replica import (
     StopReplicaPartitionState,
     StopReplicaPartitionV0,
@@ -14,7 +19,7 @@ from mpbroker.protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from mpbroker.server.handlers import stop_replica, update_metadata
+from mpbroker.server.handlers import leader_and_isr, stop_replica, update_metadata
 
 
 @pytest.fixture(params=[stop_replica, update_metadata], ids=["StopReplica", "UpdateMetadata"])
@@ -51,3 +56,19 @@ def test_each_way_of_grouping_counts(handled):
     module.handle("context", "request", message)
     assert described == [("request", 8, named)]
     assert told == [len(named) if module is stop_replica else 0]
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_of_leader_and_isr_too(monkeypatch, grouped):
+    described, told = [], []
+    monkeypatch.setattr(leader_and_isr, "describe_control", lambda *words: described.append(words))
+    monkeypatch.setattr(leader_and_isr, "tell_agent", lambda context, asked, count, build: told.append(count))
+    states = [LeaderAndIsrPartitionState(topic_name="t", partition_index=number) for number in (3, 1)]
+    if grouped:
+        message = LeaderAndIsrRequest(
+            controller_epoch=8, topic_states=[LeaderAndIsrTopicState(topic_name="t", partition_states=states)]
+        )
+    else:
+        message = LeaderAndIsrRequest(controller_epoch=8, ungrouped_partition_states=states)
+    leader_and_isr.handle("context", "request", message)
+    assert described == [("request", 8, [("t", 3), ("t", 1)])] and told == [2]

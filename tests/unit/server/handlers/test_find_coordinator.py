@@ -1,11 +1,18 @@
 """FindCoordinator: this broker coordinates every group and every transaction."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from mpbroker.config.load_config import load_broker_config
+
 from mpbroker.errors import ErrorCode
-from mpbroker.metadata.commands import CreateTopics, NewTopic, TopicResult, TopicResults
+from mpbroker.metadata.commands import CreateTopics, Failed, NewTopic, TopicResult, TopicResults
+from mpbroker.metadata.coordinator_partitions import partition_of
 from mpbroker.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from mpbroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from mpbroker.server.apis import PARKED
+from mpbroker.server.handlers import find_coordinator as handler
 from tests.harness.in_process_broker import InProcessBroker
 from tests.harness.in_process_controller import InProcessController
 
@@ -96,3 +103,85 @@ def test_of_others_the_code_says_whether_to_ask_again(broker, version, key_type,
     answer = broker.call(asked(version, key_type), version)
     [one] = answer.coordinators if version >= 4 else [answer]
     assert (one.error_code, one.node_id, one.host, one.port) == (code, -1, "", -1)
+
+
+class Creation:
+    """A question that finds no topic; `park` is called with what the controller is asked."""
+
+    def __init__(self, monkeypatch, takes=True):
+        self.did, self.topics, self.told = [], {}, []
+        self.context = SimpleNamespace(
+            metadata=SimpleNamespace(refresh=lambda: self.did.append("refresh"), topic=self.topics.get),
+            port=SimpleNamespace(want_coordinator=lambda: self.did.append("wanted")),
+            log=SimpleNamespace(warning=lambda event, about, reason: self.told.append((event, about, reason))),
+            config=load_broker_config(environ={}, cores=2),
+        )
+
+        def park(context, request, parts, timeout_ms, build):
+            self.build = build
+            return takes
+
+        monkeypatch.setattr(handler, "park_for_controller", park)
+        monkeypatch.setattr(handler, "_here", lambda *_: "here")
+        request = SimpleNamespace(api_version=4)
+        self.outcome = handler._create_topic(self.context, request, asked(4), OFFSETS_TOPIC)
+
+
+def test_the_coordinator_is_wanted_as_soon_as_its_topic_is_asked_for(monkeypatch):
+    assert Creation(monkeypatch).outcome is PARKED
+    made = Creation(monkeypatch)
+    assert made.did == ["wanted"]
+    made.topics[OFFSETS_TOPIC] = "topic"
+    assert made.build([None]) == "here" and made.did == ["wanted", "refresh", "wanted"] and made.told == []
+    refused = Creation(monkeypatch, takes=False)
+    assert refused.did == [] and refused.outcome.coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (TopicResults([TopicResult(OFFSETS_TOPIC)]), None),
+        (None, "the controller did not answer in time"),
+        (TopicResults([TopicResult("a"), TopicResult("b", 44, "no room")]), "error 0; no room"),
+        (TopicResults([TopicResult("a", 44), TopicResult("b", 3)]), "error 44; error 3"),
+        (TopicResults([], error_code=41), "error 41"),
+        (Failed(56, "broken"), "error 56"),
+    ],
+)
+def test_why_there_is_no_topic_is_said_unless_it_is_only_not_heard_of_yet(monkeypatch, answer, reason):
+    made = Creation(monkeypatch)
+    found = made.build([answer]).coordinators[0]
+    assert (found.key, found.error_code, found.node_id) == ("g", ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+    assert made.told == ([] if reason is None else [("offsets_topic_not_created", OFFSETS_TOPIC, reason)])
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_the_cluster_is_looked_at_as_it_is_now(version):
+    """Also where a topic was just made. Without a leader there is no place."""
+    refreshed, topic = [], SimpleNamespace(id=b"T" * 16, partitions=[40])
+    cluster = SimpleNamespace(refresh=lambda: refreshed.append(1), assignment=lambda ordinal, topic_id: None)
+    context = SimpleNamespace(
+        listener=lambda index: SimpleNamespace(name="OUT"), metadata=SimpleNamespace(topic=lambda name: topic)
+    )
+    request = SimpleNamespace(api_version=version, listener=0)
+    answer = handler._in_cluster(context, cluster, request, asked(version))
+    [one] = answer.coordinators if version >= 4 else [answer]
+    assert refreshed == [1]
+    assert (one.error_code, one.node_id, one.host, one.port) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1)
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_only_the_partition_of_ones_key_is_waited_for(monkeypatch, version):
+    """Versions before 4 name one key in a field of its own."""
+    keys = [f"group {number}" for number in range(40)]
+    leaders = {40: (1, 5), 41: (2, 5), 42: None}
+    cluster = SimpleNamespace(refresh=lambda: None, leader=leaders.get)
+    topic = SimpleNamespace(partitions=[40, 41, 42])
+    context = SimpleNamespace(cluster=cluster, metadata=SimpleNamespace(topic=lambda name: topic))
+    monkeypatch.setattr(handler, "awaited", lambda context, request: frozenset({2}))
+    request, found = SimpleNamespace(api_version=version), []
+    for key in keys:
+        message = FindCoordinatorRequest(**{"coordinator_keys": [key]} if version >= 4 else {"key": key})
+        if handler._is_coordinator_awaited(context, request, message, OFFSETS_TOPIC):
+            found.append(key)
+    assert found == [key for key in keys if partition_of(key, 3) == 1] and 0 < len(found) < 40

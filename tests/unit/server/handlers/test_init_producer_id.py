@@ -1,11 +1,16 @@
 """InitProducerId: ids come from blocks that the controller hands out, one block for many requests."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from mpbroker.errors import ErrorCode
 from mpbroker.metadata.commands import AllocateProducerIds, Failed, ProducerIds
+from mpbroker.metadata.producer_ids import ProducerIds as ProducerIdBlock
 from mpbroker.protocol.messages.init_producer_id import InitProducerIdRequest
+from mpbroker.server.apis import HANDED_OVER, PARKED
 from mpbroker.server.controller_commands import ControllerCommands
+from mpbroker.server.handlers import init_producer_id as handler
 from mpbroker.server.handlers.init_producer_id import BLOCK_TIMEOUT_MS
 from tests.harness.in_process_broker import InProcessBroker
 from tests.harness.in_process_controller import InProcessController
@@ -91,3 +96,15 @@ def test_a_full_table_of_commands_means_try_again(broker, monkeypatch):
     monkeypatch.setattr(ControllerCommands, "send", lambda *_: False)
     ask(broker)
     assert answers(broker) == [(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1, -1)]
+
+
+def test_a_transaction_is_the_coordinators_and_ids_are_this_brokers_own_controllers(monkeypatch):
+    """In a cluster, too: each broker has blocks of its own."""
+    given, parked = [], []
+    monkeypatch.setattr(handler, "park_for_controller", lambda *words, local: parked.append(local) or True)
+    context = SimpleNamespace(
+        port=SimpleNamespace(give_to_coordinator=given.append), producer_ids=ProducerIdBlock()
+    )
+    assert handler.handle(context, "request", InitProducerIdRequest(transactional_id="t")) is HANDED_OVER
+    assert given == ["request"] and parked == []
+    assert handler.handle(context, "request", MESSAGE) is PARKED and parked == [True] and len(given) == 1
