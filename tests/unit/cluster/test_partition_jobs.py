@@ -180,6 +180,17 @@ def test_a_recovering_leader_may_be_joined_in_the_same_change_that_ends_its_reco
     assert code_of(bench, topic, wanted([2, 3], 0, leader_epoch, partition_epoch), broker=2) == 0
 
 
+def test_a_leader_that_recovers_may_leave_others_out_of_sync_meanwhile(bench):
+    """Only more than itself are refused."""
+    topic = bench.create()
+    state = PartitionRecord(1, 0, [1, 2], 1, recovering=True)
+    bench.store.txn([], [Put(bench.keys.partition(topic, 0), encode_record(state))], tag="")
+    bench.watch()
+    assert code_of(bench, topic, wanted([1, 3], partition_epoch=1, state=RECOVERING)) == ErrorCode.INVALID_REQUEST
+    _, [row] = ask(bench, wanted([1], partition_epoch=1, state=RECOVERING), topic_id=topic)
+    assert (row.error_code, row.isr, row.leader_recovery_state) == (0, [1], RECOVERING)
+
+
 def test_a_broker_that_stops_may_not_join(bench):
     topic = bench.create()
     alter(bench, topic, [1, 2])
@@ -216,6 +227,15 @@ def test_a_follower_that_was_not_in_sync_gives_its_replica_up_too(bench):
     assert shut_down(bench, 3) == (0, [])
     assert stops(bench.take_sent()) == [(3, 0, 0, False), (3, 1, 1, False)]
     assert [bench.state(topic, n)[:3] for n in (0, 1)] == [(1, 0, [1, 2]), (1, 1, [1, 2])]
+
+
+def test_what_a_broker_alone_holds_is_not_taken_from_it(bench):
+    """Whether it can serve it or not: nobody else has a replica that could follow."""
+    topic = bench.create(assignments=([1], [1]))
+    bench.fail_directory(1, (topic, 1))
+    assert bench.state(topic, 1)[0] == -1
+    bench.take_sent()
+    assert shut_down(bench, 1) == (0, []) and stops(bench.take_sent()) == []
 
 
 def test_a_broker_that_does_not_know_its_epoch_may_stop_and_one_of_before_not(bench):

@@ -194,3 +194,22 @@ def test_a_stray_of_a_topic_that_is_there_goes_back_to_its_place(tmp_path):
     done = adopt(str(tmp_path))
     assert done == ([f"a: partition 1, from a-1.{ONE.hex()}-stray"], [])
     assert (tmp_path / "a-1").is_dir() and not (tmp_path / f"a-1.{ONE.hex()}-stray").exists()
+
+
+def test_partitions_without_a_record_are_taken_in_with_their_topic(tmp_path):
+    partition(tmp_path, "a-0", records=b"")
+    partition(tmp_path, "a-1")
+    assert adopt(str(tmp_path)).taken == ["a: 2 partitions, 7 bytes"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_store_is_closed_whatever_happened(tmp_path, monkeypatch, fails):
+    closed, close = [], SqliteStore.close
+    monkeypatch.setattr(SqliteStore, "close", lambda store: (closed.append(1), close(store)))
+    if fails:
+        monkeypatch.setattr(adoption, "remove_marker", lambda path: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            adopt(str(tmp_path))
+    else:
+        adopt(str(tmp_path))
+    assert len(closed) == 1
