@@ -132,8 +132,9 @@ def test_what_a_killed_tracer_left_is_finished_before_anything_is_written(
 def test_the_directory_is_made_for_this_user_alone(monkeypatch, tmp_path):
     world = World(monkeypatch, tmp_path, 0)
     Tracer(world.ctx)
-    Tracer(world.ctx)
+    made = Tracer(world.ctx)  # it is there
     assert world.traces.stat().st_mode & 0o777 == 0o700
+    assert world.told == [] and made._open(0) == 0, "it has begun"
 
 
 def test_a_beginning_that_failed_is_said_and_tried_again_with_the_same_dashcam(monkeypatch, tmp_path):
