@@ -75,6 +75,16 @@ def test_who_could_not_be_asked_is_asked_again_and_nobody_else(world):
     assert world.watched == [6, 5] and world.probes.timeout_s() is None and world.second.starts == 1
 
 
+def test_at_the_moment_it_is_due_a_listener_is_asked_again(world):
+    """The loop wakes at it: later would be after another turn."""
+    world.first.fails = 1
+    world.probes.begin()
+    world.now_s = 10.0 + AGAIN_S
+    assert world.probes.timeout_s() == 0
+    world.probes.step()
+    assert world.watched == [6, 5]
+
+
 def test_an_answer_that_is_none_is_asked_for_again(world):
     world.probes.begin()
     answer(world, world.first)
