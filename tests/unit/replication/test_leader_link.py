@@ -260,8 +260,12 @@ def of_wall(world):
 
 @pytest.mark.parametrize(
     ("code", "batches", "told"),
-    [(0, 2, ["fetched", "moved"]), (0, 0, ["moved"]), (STORAGE, 1, ["fetched", "moved", "failed"])]
-    + [(STORAGE, 0, ["failed"])],
+    [
+        (0, 2, ["fetched", "moved"]),
+        (0, 0, ["moved"]),
+        (STORAGE, 1, ["fetched", "moved", "failed"]),
+        (STORAGE, 0, ["failed"]),
+    ],
 )
 def test_records_are_appended_and_counted(code, batches, told):
     """What was appended before an error is counted, too."""

@@ -31,7 +31,9 @@ def heartbeat(calls, member, epoch, **fields):
     return calls.ask(ConsumerGroupHeartbeatRequest(GROUP, member, epoch, **fields), 1)
 
 
-def ask_join(calls, member="", instance=None, version=3, protocol_type="consumer", protocols=PROTOCOLS, session_ms=6000):
+def ask_join(
+    calls, member="", instance=None, version=3, protocol_type="consumer", protocols=PROTOCOLS, session_ms=6000
+):
     request = JoinGroupRequest(GROUP, session_ms, 60_000, member, instance, protocol_type, protocols)
     heard = calls.ask(request, version)
     calls.world.advance(0)
@@ -44,7 +46,7 @@ def group_of(calls):
 
 
 @pytest.mark.parametrize(
-    ("session_ms", "code"), [(5999, ErrorCode.INVALID_SESSION_TIMEOUT), (6000, 0), (9000, 0)] + [(9001, 26)]
+    ("session_ms", "code"), [(5999, ErrorCode.INVALID_SESSION_TIMEOUT), (6000, 0), (9000, 0), (9001, 26)]
 )
 @pytest.mark.parametrize("is_empty", [False, True])
 def test_the_session_timeout_is_within_the_brokers_bounds(session_ms, code, is_empty):
@@ -132,7 +134,8 @@ def test_the_protocols_of_who_joins(protocol_type, protocols, code):
 
 
 @pytest.mark.parametrize(
-    ("names", "code"), [(["range"], 0), (["sticky", "range"], 0), (["sticky"], NOT_SUPPORTED), (["a", "b"], NOT_SUPPORTED)]
+    ("names", "code"),
+    [(["range"], 0), (["sticky", "range"], 0), (["sticky"], NOT_SUPPORTED), (["a", "b"], NOT_SUPPORTED)],
 )
 def test_members_of_the_classic_protocol_share_an_assignor(names, code):
     calls = began()
@@ -197,7 +200,12 @@ def test_a_member_of_the_new_protocol_neither_syncs_nor_beats_in_the_old_one():
 
 @pytest.mark.parametrize(
     ("protocol_type", "name", "code"),
-    [(None, None, 0), ("consumer", "range", 0), ("connect", "range", NOT_SUPPORTED), ("consumer", "sticky", NOT_SUPPORTED)],
+    [
+        (None, None, 0),
+        ("consumer", "range", 0),
+        ("connect", "range", NOT_SUPPORTED),
+        ("consumer", "sticky", NOT_SUPPORTED),
+    ],
 )
 def test_a_sync_names_what_was_joined(protocol_type, name, code):
     """Its part is what the member has, under the names it gave."""

@@ -6,7 +6,14 @@ import string
 
 import pytest
 
-from mpbroker.coordinator.consumer_groups.pattern_syntax import ASCII, MAX_CHARACTERS, MAX_DEPTH, BadPattern, Node, Reader
+from mpbroker.coordinator.consumer_groups.pattern_syntax import (
+    ASCII,
+    MAX_CHARACTERS,
+    MAX_DEPTH,
+    BadPattern,
+    Node,
+    Reader,
+)
 
 LETTERS, DIGITS = string.ascii_letters, string.digits
 
@@ -36,11 +43,62 @@ def of_code(first, last):
 
 @pytest.mark.parametrize(
     "text",
-    [r"\d", r"\D", r"\w", r"\W", r"\a", r"\f", r"\t", r"\n", r"\r", r"\v", r"\x41", r"\x00", r"\x7f", r"\x7e", ".", "(?s:.)"]
-    + ["a", "Z", "-", "{", "}", "]", r"\.", r"\-", r"\[", r"\_", r"\012", r"\000", r"\176", "[abc]", "[^abc]", "[a-f]"]
-    + ["[^a-f]", "[]]", "[^]]", "[]a]", "[-a]", "[a-]", "[a^]", r"[\d.]", r"[^\d.]", r"[\]]", r"[\x41-\x43]", r"[\t-\r]"]
-    + ["[!-~]", "[a-cx-z_]", "(?i:a)", "(?i:Z)", "(?i:[a-c])", "(?i:[^a-c])", "(?i:@)", "(?i:`)", "(?i:[x-~])"],
-)  # fmt: skip
+    [
+        r"\d",
+        r"\D",
+        r"\w",
+        r"\W",
+        r"\a",
+        r"\f",
+        r"\t",
+        r"\n",
+        r"\r",
+        r"\v",
+        r"\x41",
+        r"\x00",
+        r"\x7f",
+        r"\x7e",
+        ".",
+        "(?s:.)",
+        "a",
+        "Z",
+        "-",
+        "{",
+        "}",
+        "]",
+        r"\.",
+        r"\-",
+        r"\[",
+        r"\_",
+        r"\012",
+        r"\000",
+        r"\176",
+        "[abc]",
+        "[^abc]",
+        "[a-f]",
+        "[^a-f]",
+        "[]]",
+        "[^]]",
+        "[]a]",
+        "[-a]",
+        "[a-]",
+        "[a^]",
+        r"[\d.]",
+        r"[^\d.]",
+        r"[\]]",
+        r"[\x41-\x43]",
+        r"[\t-\r]",
+        "[!-~]",
+        "[a-cx-z_]",
+        "(?i:a)",
+        "(?i:Z)",
+        "(?i:[a-c])",
+        "(?i:[^a-c])",
+        "(?i:@)",
+        "(?i:`)",
+        "(?i:[x-~])",
+    ],
+)
 def test_a_set_of_characters_is_that_of_re(text):
     theirs = re.compile(text, re.ASCII)
     assert characters(text) == {each for each in ASCII if theirs.fullmatch(each)}

@@ -151,8 +151,15 @@ def test_idle_brokers_are_forgotten_when_there_are_too_many(monkeypatch, peers, 
 
 @pytest.mark.parametrize(
     ("busy", "given", "made"),
-    [([], "new", 1), ([False], 0, 1), ([True], "new", 2), ([True, False, False], 1, 3), ([True] * 3, "new", 4)]
-    + [([True] * MAX_CONNECTIONS, None, MAX_CONNECTIONS), ([True] * 3 + [False], 3, MAX_CONNECTIONS)],
+    [
+        ([], "new", 1),
+        ([False], 0, 1),
+        ([True], "new", 2),
+        ([True, False, False], 1, 3),
+        ([True] * 3, "new", 4),
+        ([True] * MAX_CONNECTIONS, None, MAX_CONNECTIONS),
+        ([True] * 3 + [False], 3, MAX_CONNECTIONS),
+    ],
 )
 def test_a_request_takes_a_connection_that_is_idle_before_a_new_one(monkeypatch, busy, given, made):
     """At most four to one broker, and never one that has a request in flight: its answer would be another's."""
