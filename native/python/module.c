@@ -15,6 +15,19 @@ int mpb_py_parse_row(PyObject *row, const char *format, ...)
     return good;
 }
 
+PyObject *mpb_py_numbers(const uint32_t *numbers, uint32_t count)
+{
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (uint32_t i = 0; list != NULL && i < count; i++) {
+        PyObject *number = PyLong_FromUnsignedLong(numbers[i]);
+        if (number == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, (Py_ssize_t)i, number);
+    }
+    return list;
+}
+
 static int module_exec(PyObject *module)
 {
     for (const mpb_binder *add = mpb_binders; *add != NULL; add++)

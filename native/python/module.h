@@ -3,6 +3,7 @@
 #define MPB_MODULE_H
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <stdint.h>
 
 /* Begins a binder function whose first argument is an object: declares `target`, the object, reads the others, and leaves
  * with Python's exception if they do not fit. */
@@ -13,6 +14,9 @@
 
 /* PyArg_ParseTuple for a row of a list that Python hands over: what is no tuple is a TypeError, not a fault of ours. */
 int mpb_py_parse_row(PyObject *row, const char *format, ...);
+
+/* A new list of numbers, else NULL with MemoryError. */
+PyObject *mpb_py_numbers(const uint32_t *numbers, uint32_t count);
 
 typedef int (*mpb_binder)(PyObject *module);
 extern const mpb_binder mpb_binders[];

@@ -166,10 +166,8 @@ static PyObject *journal_since(PyObject *module, PyObject *args)
     int count = mpb_journal_since(core, since, numbers, ROWS_AT_ONCE, &reached);
     if (count == MPB_METADATA_RESCAN)
         return Py_BuildValue("(KO)", (unsigned long long)reached, Py_None);
-    PyObject *rows = PyList_New(count);
-    for (int i = 0; rows != NULL && i < count; i++)
-        PyList_SET_ITEM(rows, i, PyLong_FromUnsignedLong(numbers[i]));
-    return Py_BuildValue("(KN)", (unsigned long long)reached, rows);
+    PyObject *rows = mpb_py_numbers(numbers, (uint32_t)count);
+    return rows == NULL ? NULL : Py_BuildValue("(KN)", (unsigned long long)reached, rows);
 }
 
 static PyObject *partition_link(PyObject *module, PyObject *args)
@@ -219,9 +217,7 @@ static PyObject *topic_partitions(PyObject *module, PyObject *args)
     if (mpb_topic_partitions(core, (const uint8_t *)id, first, count, ordinals) != 0)
         list = Py_NewRef(Py_None);
     else
-        list = PyList_New(count);
-    for (uint32_t i = 0; list != NULL && list != Py_None && i < count; i++)
-        PyList_SET_ITEM(list, i, PyLong_FromUnsignedLong(ordinals[i]));
+        list = mpb_py_numbers(ordinals, count);
     PyMem_Free(ordinals);
     return list;
 }

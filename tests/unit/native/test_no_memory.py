@@ -26,13 +26,18 @@ assert headers.RequestHeader
 
 def a_core():
     """Rows of all tables that functions read."""
-    core = small_core(replicated=True).core
+    made = small_core(replicated=True, topics=300, partitions=600)
+    core = made.core
+    for row in range(300, 303):
+        made.partition(row, bytes(16), row - 300)
+        _native.partition_link(core, row, row + 2)
     _native.topic_write(core, 0, 1, TOPIC_ID, "topic-of-the-test", 900, 3, b"overrides" * 3, 500)
-    _native.journal_append(core, 0)
+    _native.journal_append(core, 299)
+    _native.topic_write(core, 298, 1, bytes(16), "", 0, 0, b"", 1)
     _native.assignment_write(core, 0, TOPIC_ID, 500, 501, 502, 503, 504, (600, 601), (602,), (603,))
     _native.broker_write(core, 0, 700, LARGE, b"endpoints" * 5)
     _native.cluster_announce(core, 800, 900, LARGE)
-    _native.rows_raise(core, 2, 2)
+    _native.rows_raise(core, 300, 600)
     return core
 
 
@@ -77,11 +82,11 @@ CALLS = {
     "metadata_generation": [(CORE,)],
     "topic_count": [(CORE,)],
     "topic_read": [(CORE, 0), (CORE, 1)],
-    "topics_changed": [(CORE, [0, 7])],
+    "topics_changed": [(CORE, [0, 7]), (CORE, [])],
     "rows_high": [(CORE,)],
     "journal_since": [(CORE, 0), (CORE, 5)],
     "partition_who": [(CORE, 0)],
-    "topic_partitions": [(CORE, TOPIC_ID, 0, 0)],
+    "topic_partitions": [(CORE, TOPIC_ID, 0, 0), (CORE, bytes(16), 300, 3)],
     "assignment_write": [(CORE, 1, TOPIC_ID, 500, 501, 502, 503, 504, [600, 601], (602,), range(900, 903))],
     "assignment_read": [(CORE, 0), (CORE, 1)],
     "broker_read": [(CORE, 0)],
