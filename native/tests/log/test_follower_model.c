@@ -206,7 +206,7 @@ static void fetch_a_piece(int64_t now_ms)
     options.index_interval_bytes = INTERVAL;
     size_t at = taken < BATCHES ? list[taken].at : sent_bytes, left = sent_bytes - at;
     size_t length = 1 + roll_dice(900);
-    uint32_t ahead = taken + roll_dice(6);
+    uint32_t ahead = taken + roll_dice(16); /* the leader's high watermark may be beyond what it sends */
     int64_t told = list[ahead < 8 ? 0 : ahead - 8 < BATCHES ? ahead - 8 : BATCHES - 1].base;
     struct mpb_follower_append request = {.leader_epoch = EPOCH,
                                           .offset = taken == 0 ? 0 : list[taken - 1].last + 1,

@@ -1,0 +1,242 @@
+/* The epochs of a partition against a plain list: those that begin, are cut off by a truncation, are found again and are
+ * forgotten once they are written down; what a start loads of them; and what becomes of them with a new role. */
+#include "tests/log/append_scenarios.h"
+
+#include "log/leader_epochs.h"
+
+enum { MOST = 4000 };
+
+static struct fixture f;
+static struct mpb_epoch_start all[MOST];
+static uint32_t low; /* of the list, what is not forgotten */
+static struct mpb_partition_copy copy;
+static uint64_t dice;
+
+static uint32_t roll_dice(uint32_t sides)
+{
+    dice = dice * 6364136223846793005ull + 1442695040888963407ull;
+    return (uint32_t)(dice >> 33) % sides;
+}
+
+static const struct mpb_partition *row(void) { return &f.core.partitions[0]; }
+static const struct mpb_partition_copy *now(void) { return mpb_partition_in_force(row()); }
+
+static int32_t latest(void) { return copy.epochs > low ? all[copy.epochs - 1].epoch : MPB_UNDEFINED_EPOCH; }
+
+/* An epoch without records, which begins where its successor does, is none. */
+static uint32_t kept(struct mpb_epoch_start out[MPB_KEPT_EPOCHS])
+{
+    uint32_t count = 0;
+    for (uint32_t i = low; i < copy.epochs; i++) {
+        bool has_records = true;
+        for (uint32_t later = i + 1; later < copy.epochs; later++)
+            has_records &= all[later].offset > all[i].offset;
+        if (has_records)
+            out[count++] = all[i];
+    }
+    return count;
+}
+
+/* Where an epoch ended, as Kafka has it: the last one known that is not later, and the first offset of the next. */
+static void ends_are_right(const struct mpb_epoch_start *known, uint32_t count, bool has_older)
+{
+    const int32_t last = count == 0 ? 3 : known[count - 1].epoch;
+    for (int32_t asked = last > 90 ? last - 90 : -2; asked <= last + 2; asked++) {
+        struct mpb_epoch_end want = {MPB_UNDEFINED_EPOCH, -1}, end = {77, 77};
+        bool told = count > 0 || !has_older;
+        if (count > 0 && asked == last)
+            want = (struct mpb_epoch_end){asked, copy.leo};
+        else if (count > 0 && asked >= 0 && asked < last) {
+            uint32_t next = 0;
+            for (; known[next].epoch <= asked; next++)
+                ;
+            told = next > 0 || !has_older;
+            if (told)
+                want = (struct mpb_epoch_end){next > 0 ? known[next - 1].epoch : asked, known[next].offset};
+        }
+        CHECK_EQ(mpb_epochs_end_of(&f.core, row(), &copy, asked, &end), told);
+        CHECK(!told || (end.epoch == want.epoch && end.offset == want.offset));
+    }
+}
+
+static void all_is_right(void)
+{
+    struct mpb_epoch_start want[MPB_KEPT_EPOCHS], got[MPB_KEPT_EPOCHS];
+    bool has_older;
+    uint32_t count = kept(want);
+    CHECK_EQ(mpb_epochs_read(&f.core, row(), &copy, got, &has_older), count);
+    for (uint32_t i = 0; i < count; i++)
+        CHECK(got[i].epoch == want[i].epoch && got[i].offset == want[i].offset);
+    CHECK_EQ(has_older, (low < copy.epochs ? low : copy.epochs) > 0);
+    CHECK_EQ(mpb_epochs_latest(&f.core, row(), &copy), latest());
+    ends_are_right(want, count, has_older);
+}
+
+static void begin_one(void)
+{
+    struct mpb_replicas *replicas = mpb_replicas_of(&f.core, row());
+    int32_t epoch = latest() - 2 + (int32_t)roll_dice(6);
+    bool is_new = epoch >= 0 && epoch > latest();
+    uint32_t lost = copy.epochs + 1 > MPB_KEPT_EPOCHS ? copy.epochs + 1 - MPB_KEPT_EPOCHS : 0;
+    bool fits = lost <= mpb_load_relaxed(&replicas->epochs_written);
+    CHECK_EQ(mpb_epochs_begin(&f.core, row(), &copy, epoch, copy.leo), fits || !is_new);
+    if (is_new && fits) {
+        low = lost > low ? lost : low;
+        all[copy.epochs - 1] = (struct mpb_epoch_start){.offset = copy.leo, .epoch = epoch};
+    }
+}
+
+static void against_a_list(void)
+{
+    fixture_open(&f);
+    fixture_replicate(&f);
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        dice = seed;
+        low = 0;
+        copy = (struct mpb_partition_copy){0};
+        mpb_replicas_forget(&f.core, row());
+        struct mpb_replicas *replicas = mpb_replicas_of(&f.core, row());
+        CHECK(replicas == &f.core.replicas[0] && replicas->ids[0][0] == -1 && replicas->ids[1][MPB_MAX_REPLICAS - 1] == -1);
+        for (int step = 0; step < 400; step++) {
+            uint32_t choice = roll_dice(20), before = copy.epochs;
+            if (choice < 12)
+                begin_one();
+            else if (choice < 17)
+                copy.leo += roll_dice(4);
+            else if (choice < 19) /* what is written down may be forgotten */
+                mpb_store_relaxed(&replicas->epochs_written, before);
+            else if (before > 0) {
+                uint32_t at = before - 1 - roll_dice(before < 6 ? before : 6);
+                int64_t offset = all[at].offset + (int64_t)roll_dice(3) - 1;
+                while (before > low && all[before - 1].offset >= offset)
+                    before--;
+                mpb_epochs_cut(&f.core, row(), &copy, offset);
+                CHECK_EQ(copy.epochs, before);
+                copy.leo = offset > 0 && offset < copy.leo ? offset : copy.leo;
+            }
+            all_is_right();
+        }
+        CHECK(low > 0);
+    }
+    fixture_close(&f);
+}
+
+/* A broker alone keeps none, and nobody asks it. */
+static void alone(void)
+{
+    struct mpb_epoch_start out[MPB_KEPT_EPOCHS];
+    struct mpb_epoch_end end = {77, 77};
+    bool has_older = true;
+    fixture_open(&f);
+    copy = (struct mpb_partition_copy){.epochs = 2};
+    CHECK(mpb_replicas_of(&f.core, row()) == NULL);
+    CHECK(mpb_epochs_begin(&f.core, row(), &copy, 4, 9) && copy.epochs == 2);
+    mpb_epochs_cut(&f.core, row(), &copy, 0);
+    CHECK(copy.epochs == 2 && mpb_epochs_latest(&f.core, row(), &copy) == MPB_UNDEFINED_EPOCH);
+    CHECK(mpb_epochs_read(&f.core, row(), &copy, out, &has_older) == 0 && !has_older);
+    CHECK(!mpb_epochs_end_of(&f.core, row(), &copy, 1, &end) && end.epoch == MPB_UNDEFINED_EPOCH && end.offset == -1);
+    CHECK_EQ(mpb_load_epochs(&f.log, 0, out, 0), MPB_ERR_INVALID_REQUEST);
+    fixture_close(&f);
+}
+
+/* Of the file's epochs the last ones; the partition is nobody's, whatever it was. */
+static void loaded(void)
+{
+    static const uint32_t COUNTS[] = {0, 1, MPB_KEPT_EPOCHS - 1, MPB_KEPT_EPOCHS, MPB_KEPT_EPOCHS + 1, 40};
+    struct mpb_epoch_start file[40], want[MPB_KEPT_EPOCHS], got[MPB_KEPT_EPOCHS];
+    for (int32_t i = 0; i < 40; i++)
+        file[i] = (struct mpb_epoch_start){.offset = 10 * i, .epoch = 2 * i};
+    for (size_t n = 0; n < sizeof COUNTS / sizeof *COUNTS; n++) {
+        const uint32_t count = COUNTS[n], least = count > MPB_KEPT_EPOCHS ? count - MPB_KEPT_EPOCHS : 0;
+        bool has_older;
+        fixture_open(&f);
+        fixture_replicate(&f);
+        fixture_partition(&f, 0);
+        CHECK(now()->role == MPB_ROLE_LEADER && now()->isr != 0 && f.core.replicas[0].ids[now()->ids_at & 1][0] != -1);
+        mpb_store_relaxed(&f.core.replicas[0].place[1].tag, 5);
+        CHECK_EQ(mpb_load_epochs(&f.log, 0, file, count), 0);
+        CHECK(now()->role == MPB_ROLE_NONE && now()->leader == -1 && now()->isr == 0 && now()->maximal_isr == 0);
+        CHECK(f.core.replicas[0].ids[0][0] == -1 && f.core.replicas[0].ids[1][0] == -1);
+        CHECK_EQ(mpb_load_relaxed(&f.core.replicas[0].place[1].tag), 0);
+        CHECK_EQ(mpb_load_relaxed(&f.core.replicas[0].epochs_written), count);
+        CHECK_EQ(mpb_load_relaxed(&f.core.replicas[0].epochs_low), least);
+        CHECK_EQ(now()->epochs, count);
+        memcpy(all, file, sizeof file);
+        copy = *now();
+        low = least;
+        uint32_t kept_count = kept(want);
+        CHECK_EQ(mpb_epochs_read(&f.core, row(), now(), got, &has_older), kept_count);
+        CHECK(kept_count == count - least && has_older == (least > 0));
+        CHECK(memcmp(got, want, kept_count * sizeof *got) == 0);
+        all_is_right();
+        fixture_close(&f);
+    }
+    fixture_open(&f);
+    fixture_replicate(&f);
+    CHECK_EQ(mpb_load_epochs(&f.log, 0, file, 1), MPB_ERR_UNKNOWN_TOPIC_OR_PARTITION); /* nobody made it yet */
+    CHECK_EQ(f.core.partitions[0].copy[0].epochs | f.core.partitions[0].copy[1].epochs, 0);
+    fixture_close(&f);
+}
+
+/* A leader begins its epoch at its log's end; as the only one in sync it waits for nobody. */
+static void roles(void)
+{
+    struct mpb_new_role role = fixture_role(MPB_ROLE_FOLLOWER, 4, 0);
+    struct batch_spec spec = numbered(-1, 0, 40);
+    fixture_open(&f);
+    fixture_replicate(&f);
+    fixture_partition(&f, 0);
+    CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &spec).end_offset, 2);
+    CHECK_EQ(mpb_partition_set_high_watermark(&f.log, 0, 1), 0);
+    CHECK(now()->epoch_start == 0 && now()->leader_since == 3);
+    CHECK_EQ(mpb_become(&f.log, 0, &role), 0);
+    CHECK(now()->role == MPB_ROLE_FOLLOWER && now()->leader == FIX_OTHER && now()->self == 1 && now()->isr == 0);
+    CHECK(now()->epoch_start == 0 && now()->hw == 1 && now()->leader_since == 3);
+    CHECK_EQ(mpb_epochs_latest(&f.core, row(), now()), 3); /* a follower's come with its leader's batches */
+    role = fixture_role(MPB_ROLE_LEADER, 6, 2);
+    role.partition_epoch = 11;
+    role.now_ms = 8000;
+    CHECK_EQ(mpb_become(&f.log, 0, &role), 0);
+    CHECK(now()->epoch_start == 2 && now()->leader_since == 6 && now()->hw == 1 && now()->partition_epoch == 11);
+    CHECK(now()->leader == FIX_SELF && now()->isr == 3 && now()->maximal_isr == 3);
+    CHECK_EQ(f.core.replicas[0].led_since_ms, 8000);
+    CHECK_EQ(mpb_epochs_latest(&f.core, row(), now()), 6);
+    role.isr[0] = FIX_THIRD, role.isr_count = 1; /* the same epoch once more: nothing of it is taken but the least */
+    CHECK_EQ(mpb_become(&f.log, 0, &role), 0);
+    CHECK(now()->isr == 3 && now()->hw == 1);
+    role = fixture_role(MPB_ROLE_LEADER, 7, 1);
+    CHECK_EQ(mpb_become(&f.log, 0, &role), 0);
+    CHECK(now()->hw == 2 && now()->lso == 2 && now()->isr == 2 && now()->leader_since == 6);
+    fixture_close(&f);
+}
+
+/* A leadership that would push an epoch out which nobody has written down is put off, and nothing is changed. */
+static void put_off(void)
+{
+    fixture_open(&f);
+    fixture_replicate(&f);
+    fixture_partition(&f, 0); /* in epoch 3, the first */
+    for (int32_t number = 2; number <= MPB_KEPT_EPOCHS + 1; number++) {
+        const struct mpb_new_role role = fixture_role(MPB_ROLE_LEADER, 2 + number, 1);
+        bool fits = number <= MPB_KEPT_EPOCHS;
+        CHECK_EQ(mpb_become(&f.log, 0, &role), fits ? 0 : MPB_ERR_REQUEST_TIMED_OUT);
+        CHECK_EQ(now()->leader_epoch, fits ? 2 + number : 1 + number);
+        if (!fits) {
+            mpb_store_relaxed(&f.core.replicas[0].epochs_written, 1);
+            CHECK_EQ(mpb_become(&f.log, 0, &role), 0);
+            CHECK_EQ(now()->leader_epoch, 2 + number);
+        }
+    }
+    fixture_close(&f);
+}
+
+int main(void)
+{
+    against_a_list();
+    alone();
+    loaded();
+    roles();
+    put_off();
+    printf("leader_epochs: %lu checks\n", checks_made);
+    return 0;
+}
