@@ -97,13 +97,13 @@ static void against_a_list(void)
         mpb_replicas_forget(&f.core, row());
         struct mpb_replicas *replicas = mpb_replicas_of(&f.core, row());
         CHECK(replicas == &f.core.replicas[0] && replicas->ids[0][0] == -1 && replicas->ids[1][MPB_MAX_REPLICAS - 1] == -1);
-        for (int step = 0; step < 400; step++) {
-            uint32_t choice = roll_dice(20), before = copy.epochs;
-            if (choice < 12)
+        for (int step = 0; step < 600; step++) {
+            uint32_t choice = roll_dice(40), before = copy.epochs;
+            if (choice < 26)
                 begin_one();
-            else if (choice < 17)
+            else if (choice < 36)
                 copy.leo += roll_dice(4);
-            else if (choice < 19) /* what is written down may be forgotten */
+            else if (choice < 39) /* what is written down may be forgotten */
                 mpb_store_relaxed(&replicas->epochs_written, before);
             else if (before > 0) {
                 uint32_t at = before - 1 - roll_dice(before < 6 ? before : 6);
