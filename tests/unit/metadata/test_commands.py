@@ -188,3 +188,29 @@ def test_the_answers_bound_is_the_length_of_the_names_and_48_bytes_of_each(named
     for name in ("n" * (room + 1), "ä" * (room // 2 + 1)):
         with pytest.raises(CommandTooLarge, match=f"{MAX_COMMAND_BYTES} and {MAX_ANSWER_BYTES}"):
             encode_command(named(name))
+
+
+@pytest.mark.parametrize(
+    ("command", "unsaid"),
+    [
+        (CreateTopics([]), {"validate_only": False, "forward": False}),
+        (DeleteTopics([]), {"ids": {}}),
+        (CreatePartitions([]), {"validate_only": False}),
+        (AlterConfigs([]), {"replace": False, "validate_only": False}),
+        (UpdateFeatures([]), {"validate_only": False}),
+        (TopicResults([]), {"error_code": 0}),
+        (ProducerIds(), {"first_id": -1, "count": 0, "error_code": 0}),
+        (ControlAnswer(0), {"codes": b"", "body": b""}),
+        (Failed(1), {"error_message": ""}),
+        (NewTopic("a"), {"num_partitions": -1, "replication_factor": -1, "assignments": [], "configs": {}}),
+        (PartitionCount("a", 1), {"assignments": None}),
+        (
+            TopicResult("a"),
+            {"error_code": 0, "error_message": None, "topic_id": b"", "num_partitions": -1, "replication_factor": -1},
+        ),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_what_is_not_said_is_as_usual(command, unsaid):
+    """Done, and not only looked at; here; with the broker's own counts; without an error."""
+    assert {name: getattr(command, name) for name in unsaid} == unsaid

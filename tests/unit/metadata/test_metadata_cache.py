@@ -18,3 +18,13 @@ def test_settings_are_worked_out_once_for_those_who_share_them(monkeypatch):
     assert cache._derive(blobs[0]) == ({"retention.ms": "0"}, 1)
     cache._derive(blobs[2])
     assert len(worked_out) == 3 and len(cache._derived) == 1, "there is room for two"
+
+
+def test_settings_that_were_worked_out_before_a_reload_are_not_used_after_it():
+    cache = MetadataCache.__new__(MetadataCache)
+    cache._derived, cache._config, cache._by_row = {}, "old", {}
+    cache._settings = lambda overrides, config: config
+    blob = encode_overrides({"retention.ms": "1"})
+    assert cache._derive(blob)[1] == "old"
+    cache.use_config("new")
+    assert cache._derive(blob)[1] == "new"

@@ -7,11 +7,20 @@ import pytest
 
 from mpbroker._native import LAYOUT
 from mpbroker.config.load_config import load_broker_config
+from mpbroker.errors import MpbrokerError
 from mpbroker.metadata import metadata_cache
 from mpbroker.metadata.metadata_cache import MetadataCache
 from mpbroker.metadata.metadata_snapshot import MetadataSnapshot, TopicImage, encode_overrides
 from mpbroker.shm import layout
-from mpbroker.shm.topic_table import metadata_generation, partition_link, rows_high, rows_raise, topic_read, topic_write
+from mpbroker.shm.topic_table import (
+    journal_append,
+    metadata_generation,
+    partition_link,
+    rows_high,
+    rows_raise,
+    topic_read,
+    topic_write,
+)
 from tests.harness.small_core import small_core, small_plan
 
 TOPIC_BLOB = LAYOUT["topic_copy"] - LAYOUT["topic_copy.name"] - 256
@@ -321,3 +330,47 @@ def test_a_row_that_shows_no_topic_is_not_retired_again(world):
     assert gone[1] == layout.TopicFlags.DELETING and gone[2:] == before[2:]
     world.snapshot.announce(row)
     assert metadata_generation(world.core) == announced + 3
+
+
+def test_a_row_that_is_wanted_is_given_where_it_is_free(world):
+    """A topic keeps its row over a controller's death."""
+    for row in (3, 1, 2):
+        world.snapshot.release(row)
+    assert world.snapshot.reserve(1) == 1 and world.snapshot.reserve(1) == 3, "it is free no more"
+    assert world.snapshot.free_rows == 1 + 8 and world.snapshot.reserve(7) == 2
+    assert [world.snapshot.reserve() for _ in range(2)] == [0, 1] and rows_high(world.core)[0] == 2
+
+
+def test_rows_beyond_the_table_are_not_to_be_had(world):
+    assert [world.snapshot.reserve() for _ in range(world.snapshot.free_rows)] == list(range(8))
+    assert world.snapshot.free_rows == 0
+    with pytest.raises(IndexError):
+        world.snapshot.reserve()
+    world.snapshot.release(5)
+    assert world.snapshot.free_rows == 1 and world.snapshot.reserve() == 5
+
+
+def test_topics_that_change_faster_than_they_are_read_are_an_error(world, monkeypatch):
+    monkeypatch.setattr(metadata_cache, "MAX_ROUNDS", 3)
+    rounds = []
+
+    def journal_since(core, generation):
+        rounds.append(generation)
+        return generation + 1, []
+
+    monkeypatch.setattr(metadata_cache, "journal_since", journal_since)
+    world.snapshot.publish(world.snapshot.reserve(), world.image(1, "orders", [5]))
+    for _ in range(10):
+        world.snapshot.announce(0)
+    with pytest.raises(MpbrokerError, match="3 times"):
+        world.cache.refresh()
+    assert len(rounds) == 3
+    assert world.cache.generation == 3, "it goes on from there"
+
+
+def test_one_selector_is_kept_of_each_row_up_to_the_last(world):
+    for row in (2, 5, 0):
+        topic_write(world.core, row, int(layout.TopicFlags.EXISTS), _id(row + 1), f"t{row}", 1, 5, b"{}", 1)
+        journal_append(world.core, row)
+        world.cache.refresh()
+        assert len(world.cache._selectors) == (3 if row == 2 else 6)

@@ -124,3 +124,18 @@ def test_an_owner_without_a_file_or_a_lock_is_held_by_nobody(store, files):
     for _ in range(2):
         assert files.holder("broker-1") is None
     assert len(open_descriptors()) == len(before) + 1
+
+
+def test_a_descriptor_may_have_the_number_0(store, files, monkeypatch):
+    """Where standard input is closed the first file gets it."""
+    closed = []
+    monkeypatch.setattr(session_files.os, "close", closed.append)
+    lock = OwnerLock.__new__(OwnerLock)
+    lock._descriptor = 0
+    for _ in range(2):
+        lock.close()
+    assert closed == [0]
+    files._beats[7] = 0
+    files.forget(7)
+    assert closed == [0, 0]
+    monkeypatch.undo()

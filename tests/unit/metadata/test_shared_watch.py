@@ -80,10 +80,10 @@ def test_sessions_are_looked_at_now_and_then(world):
     for _ in range(3):
         world.watch.take()
     assert world.store.looks == 1
-    world.waits.now += SESSIONS_MS / 1000 - 0.001
+    world.waits.now += SESSIONS_MS / 1000 - 1e-6
     world.watch.take()
     assert world.store.looks == 1
-    world.waits.now += 0.001
+    world.waits.now += 2e-6
     world.watch.take()
     assert world.store.looks == 2
 
@@ -136,3 +136,11 @@ def test_it_leaves_no_bell_behind(world):
     with pytest.raises(OSError):
         os.fstat(pidfd)
     world.watch.close = lambda: None
+
+
+def test_a_closed_one_holds_no_descriptor(tmp_path):
+    before = set(os.listdir("/proc/self/fd"))
+    watch = SharedWatch(Store(), tmp_path, "w/", 5)
+    assert set(os.listdir("/proc/self/fd")) > before
+    watch.close()
+    assert set(os.listdir("/proc/self/fd")) == before
