@@ -132,3 +132,97 @@ def test_copies_are_found_by_their_whole_names(tmp_path):
     for name in names:
         (tmp_path / name).mkdir()
     assert list(partition_directory.find_futures(str(tmp_path))) == [FoundDirectory(whole, "orders", 3, ID)]
+
+
+@pytest.mark.parametrize(
+    ("owner", "is_ours"), [(ID, True), (None, True), (OTHER, False)], ids=["ours", "nobody's", "another's"]
+)
+def test_a_directory_is_completed_unless_it_belongs_to_another_topic(tmp_path, owner, is_ours):
+    path = tmp_path / "t-0"
+    partition_directory.complete(str(path), ID)
+    assert not path.exists(), "one that is not there is not made"
+    path.mkdir()
+    if owner is not None:
+        (path / "partition.metadata").write_text(f"version: 0\ntopic_id: {partition_directory.id_text(owner)}")
+    partition_directory.complete(str(path), ID)
+    assert partition_directory.read_topic_id(str(path)) == (ID if is_ours else owner)
+    assert (path / "leader-epoch-checkpoint").exists() is is_ours
+
+
+def test_what_cannot_be_read_is_set_aside_and_epochs_stay(tmp_path):
+    path = tmp_path / "t-0"
+    path.mkdir()
+    (path / "partition.metadata").write_text("junk")
+    (path / "leader-epoch-checkpoint").write_text("0\n1\n7 5\n")
+    partition_directory.complete(str(path), ID)
+    assert (path / "partition.metadata.cut").read_text() == "junk"
+    assert (path / "leader-epoch-checkpoint").read_text() == "0\n1\n7 5\n"
+    assert partition_directory.read_topic_id(str(path)) == ID
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "unused"),
+    [
+        ("partition.metadata", b"x", True),
+        ("leader-epoch-checkpoint", b"x", True),
+        ("00000000000000000000.log", b"", True),
+        ("00000000000000000000.index", b"", True),
+        ("00000000000000000000.timeindex", b"", True),
+        ("00000000000000000000.txnindex", b"", True),
+        ("partition.metadata.tmp", b"", True),
+        ("00000000000000000000.log", b"x", False),
+        ("00000000000000000000.timeindex", b"x", False),
+        ("00000000000000000007.snapshot", b"", False),
+        ("partition.metadata.cut", b"x", False),
+    ],
+)
+def test_what_only_the_making_of_a_partition_left_is_of_no_use(tmp_path, name, content, unused):
+    (tmp_path / "t-0").mkdir()
+    assert partition_directory.is_unused(str(tmp_path), "t-0")
+    (tmp_path / "t-0" / name).write_bytes(content)
+    assert partition_directory.is_unused(str(tmp_path), "t-0") is unused
+
+
+def test_a_copy_and_what_becomes_of_it(tmp_path):
+    name = partition_directory.future_name("t-0", ID)
+    assert name == f"t-0.{ID.hex()}-future" and partition_directory.left_name("t-0", ID) == f"t-0.{ID.hex()}-delete"
+    assert partition_directory.made_at(str(tmp_path), name) == 0.0
+    partition_directory.prepare(str(tmp_path), name, ID)
+    assert (tmp_path / name).stat().st_mode & 0o777 == 0o755
+    os.utime(tmp_path / name / "partition.metadata", (5, 7))
+    assert partition_directory.made_at(str(tmp_path), name) == 7.0
+    assert not partition_directory.was_moved_here(str(tmp_path / name))
+    (tmp_path / name / "moved-here").touch()
+    assert partition_directory.was_moved_here(str(tmp_path / name))
+    for _ in range(2):
+        partition_directory.retire_future(str(tmp_path), "t-0", ID)
+    [left] = os.listdir(tmp_path)
+    assert left.startswith("t-0.") and left.endswith("-delete") and ID.hex() not in left
+
+
+@pytest.mark.parametrize(("number", "tries"), [(errno.ENOTEMPTY, 2), (errno.EEXIST, 2), (errno.EACCES, 1)])
+def test_a_name_that_is_taken_is_not_taken_twice(tmp_path, monkeypatch, number, tries):
+    tried = []
+
+    def fail(old, new):
+        tried.append((os.path.basename(old), os.path.basename(new)))
+        raise OSError(number, "no")
+
+    monkeypatch.setattr(partition_directory.disk, "rename", fail)
+    with pytest.raises(OSError) as told:
+        partition_directory.retire(str(tmp_path), "t-0", ID, "-stray")
+    assert len(tried) == tries and tried[0] == ("t-0", f"t-0.{ID.hex()}-stray") and len({*tried}) == tries
+    assert told.value.errno == (number if tries == 1 else errno.EEXIST)
+
+
+def test_a_directory_that_goes_again_and_again_is_an_error_in_the_end(tmp_path, monkeypatch):
+    tried = []
+
+    def gone(*given, **named):
+        tried.append(given)
+        raise FileNotFoundError(errno.ENOENT, "gone")
+
+    monkeypatch.setattr(partition_directory.disk, "write_file", gone)
+    with pytest.raises(FileNotFoundError):
+        partition_directory.prepare(str(tmp_path), "t-0", ID)
+    assert len(tried) == 1 + partition_directory.TRIES_WHILE_IT_GOES

@@ -54,10 +54,23 @@ def test_a_reserve_that_cannot_be_made_is_said_once_until_it_could(world, monkey
         return real(directory)
 
     monkeypatch.setattr(reserve_file, "make", make)
-    for is_broken in (True, True, False, True, True):
+    said = []
+    for is_broken in (True, True, True, False, True, True):
         broken[0] = is_broken
         keeper.do_work()
         world.clock.advance(LOOK_EVERY_MS)
         if not is_broken:
             os.unlink(world.path / reserve_file.NAME)
-    assert len(world.events.named("reserve_not_made")) == 2
+        said.append(len(world.events.named("reserve_not_made")))
+    assert said == [1, 1, 1, 1, 2, 2]
+
+
+def test_without_a_reserve_appends_stay_refused(world, monkeypatch):
+    def fail(directory):
+        raise OSError(5, "Input/output error")
+
+    keeper = ReserveKeeper(world.keeper())
+    monkeypatch.setattr(reserve_file, "make", fail)
+    world.log.refuse_appends(0, True)
+    keeper.do_work()
+    assert not world.log.takes_appends(0) and world.events.named("appends_accepted_again") == []

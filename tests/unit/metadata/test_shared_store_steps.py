@@ -272,7 +272,8 @@ def unsure(store):
 
 def test_a_session_of_which_the_disk_says_nothing_is_none(store, brokers):
     brokers.holders["broker-1"] = Holder(HERE, "start", 7)
-    with unsure(store) as done, pytest.raises(StoreError, match=r"\.db: the disk did not take the session of broker-1$"):
+    why = r"^/d/metadata\.db: the disk did not take the session of broker-1$"
+    with unsure(store) as done, pytest.raises(StoreError, match=why):
         store.session_open(TTL_MS, "broker-1")
     with unsure(store) as ended:
         assert store._end([1], lambda row: True) == 0, "its files stay until it has gone for certain"
