@@ -1,9 +1,13 @@
 """Rows that the producer table is loaded with, of what snapshots and logs say."""
 
+import random
 from collections import deque
 
+import pytest
+
 from mpbroker.log.producer_snapshot import ProducerEntry
-from mpbroker.log.recent_producers import KEPT, producer_rows, transaction_rows
+from mpbroker.log.recent_producers import KEPT, producer_rows, recent_batches, transaction_rows
+from mpbroker.record.batch_builder import control_batch, encode_batch
 
 
 def entry(producer_id, last_offset, epoch=0, coordinator_epoch=-1, txn_first=-1, last_sequence=9):
@@ -35,3 +39,43 @@ def test_of_each_producer_the_newest_of_its_epoch():
     rows = producer_rows(newest, {1: deque(older), 2: deque([entry(2, 5)])})
     assert [(row[0], row[4]) for row in rows] == [(1, 30), (1, 40), (1, 50), (1, 60), (3, 9)]
     assert KEPT == 5
+
+
+def test_a_row_is_the_batch_from_its_first_record_to_its_last():
+    newest = ProducerEntry(1, 2, 1, 60, 3, 1000)
+    assert producer_rows({1: newest}, {}) == [(1, 2, 2**31 - 2, 1, 57, 3, 1000)]
+    assert producer_rows({1: entry(1, 0)}, {})[0][4:6] == (0, 0), "the log's first record is one"
+    assert producer_rows({1: entry(1, -1)}, {}) == []
+
+
+def plain_recent(batches):
+    """The same in plain words: of each producer the last five that are no markers."""
+    found = {}
+    for producer, first, count, sequence, stamp in batches:
+        if producer is not None:
+            last_sequence = (sequence + count - 1) % 2**31
+            found.setdefault(producer, []).append(
+                ProducerEntry(producer, producer % 3, last_sequence, first + count - 1, count - 1, stamp)
+            )
+    return {producer: entries[-5:] for producer, entries in found.items()}
+
+
+@pytest.mark.parametrize("base", [0, 1000])
+def test_the_last_five_batches_of_each_producer_are_read_from_the_segment(tmp_path, base):
+    chance, content, batches, at = random.Random(base), b"", [], base
+    for _ in range(40):
+        producer, count = chance.choice((7, 8, 9, None)), chance.randint(1, 4)
+        sequence, stamp = chance.choice((0, 5, 2**31 - 2)), chance.randint(1, 99)
+        if producer is None:
+            content += at.to_bytes(8) + control_batch(True, 7, 1, 3, stamp)[8:]
+            count = 1
+        else:
+            records = [(b"k", b"v", stamp)] * count
+            content += encode_batch(
+                records, base_offset=at, producer_id=producer, producer_epoch=producer % 3, base_sequence=sequence
+            )
+        batches.append((producer, at, count, sequence, stamp))
+        at += count
+    (tmp_path / f"{base:020d}.log").write_bytes(content)
+    found = recent_batches(str(tmp_path), base)
+    assert {producer: list(entries) for producer, entries in found.items()} == plain_recent(batches)
