@@ -1,6 +1,7 @@
 """Log starts that DeleteRecords moved: synced, written down, told, in this order; nothing goes back over a crash."""
 
 import os
+from types import SimpleNamespace
 
 import pytest
 
@@ -8,6 +9,8 @@ from mpbroker.errors import ErrorCode
 from mpbroker.log import checkpoint_writer
 from mpbroker.log.checkpoint_file import LOG_START, read_checkpoint
 from mpbroker.log.log_keeper import LogKeeper
+from mpbroker.log.record_deletion import RecordDeletion
+from mpbroker.shm.clock import ManualClock
 
 
 def move(world, partition, offset):
@@ -146,3 +149,85 @@ def test_who_cannot_be_told_now_is_told_a_second_later(world):
     world.clock.advance(1000)
     keeper.do_work()
     assert len(told) == 2 and world.state(partition).start_written == 4
+
+
+class Steps:
+    """The job by itself: partitions by their rows, and in `done` what it asked for."""
+
+    def __init__(self):
+        self.asked, self.done, self.can_write, self.error = [], [], True, 0
+        self.partitions = [SimpleNamespace(ordinal=ordinal, topic_id=f"id {ordinal}") for ordinal in (3, 4, 5)]
+        self.states = {3: (10, 6), 4: (6, 6), 5: (5, 6)}  # flushed up to, log start
+        note = lambda *what: self.done.append(what)  # noqa: E731
+        keeper = SimpleNamespace(
+            clock=ManualClock(),
+            log=SimpleNamespace(
+                starts_asked=lambda: self.asked, start_written=lambda *words: note("told", *words) or self.error
+            ),
+            partitions=SimpleNamespace(all=self.partitions),
+            syncs=SimpleNamespace(start=lambda ordinal: note("sync", ordinal)),
+            state=self.state,
+            crash_point=lambda name: None,
+        )
+        checkpoints = SimpleNamespace(
+            log_start_moved=lambda partition: note("moved", partition.ordinal),
+            write=lambda names: note("write", *names) or self.can_write,
+            written=lambda name, partition: 100 + partition.ordinal,
+        )
+        self.clock, self.job = keeper.clock, RecordDeletion(keeper, checkpoints)
+
+    def state(self, partition):
+        if partition.ordinal not in self.states:
+            return None
+        flushed, start = self.states[partition.ordinal]
+        return SimpleNamespace(flushed_offset=flushed, log_start=start)
+
+    def work(self):
+        self.done.clear()
+        self.job.do_work()
+        return list(self.done)
+
+
+ALL_OF_3 = [("moved", 3), ("write", LOG_START), ("told", 3, 103, "id 3")]
+
+
+def test_only_who_was_asked_about_is_looked_at_and_only_what_is_synced_written_down():
+    steps = Steps()
+    assert steps.work() == [] and steps.job.remaining_ms() == 1000
+    steps.asked = [3]
+    assert steps.work() == ALL_OF_3
+    steps.asked = [3, 4, 5, 9]
+    assert steps.work() == [
+        *[("sync", 5), ("moved", 3), ("moved", 4), ("write", LOG_START)],
+        *[("told", 3, 103, "id 3"), ("told", 4, 104, "id 4")],
+    ]
+    steps.asked = [5]
+    assert steps.work() == [("sync", 5)], "there is nothing to write yet"
+
+
+def test_one_that_cannot_be_read_waits_until_it_can():
+    steps = Steps()
+    steps.asked, steps.states = [3], {}
+    assert steps.work() == []
+
+
+@pytest.mark.parametrize("failure", ["the disk", "a lock"])
+def test_behind_a_failure_it_pauses_for_a_second(failure):
+    steps = Steps()
+    steps.asked = [3]
+    steps.can_write, steps.error = failure != "the disk", ErrorCode.REQUEST_TIMED_OUT if failure == "a lock" else 0
+    assert steps.work() == (ALL_OF_3 if failure == "a lock" else ALL_OF_3[:2])
+    for wait_ms, works in ((0, False), (999, False), (1, True), (0, False), (1000, True)):
+        steps.clock.advance(wait_ms)
+        assert bool(steps.work()) is works
+    steps.can_write, steps.error = True, 0
+    steps.clock.advance(1000)
+    for _ in range(2):
+        assert steps.work() == ALL_OF_3, "it is as it was"
+
+
+def test_a_partition_that_is_another_by_now_is_no_failure():
+    steps = Steps()
+    steps.asked, steps.error = [3], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for _ in range(2):
+        assert steps.work() == ALL_OF_3

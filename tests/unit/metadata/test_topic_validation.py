@@ -179,3 +179,11 @@ def test_partitions_per_request_are_bounded():
     assert too_many_partitions([NewTopic("a", 6000), NewTopic("b", 6000)], DEFAULTS)
     assert too_many_partitions([NewTopic("a", 9997), NewTopic("b")], DEFAULTS)
     assert not too_many_partitions([NewTopic("a", 9996), NewTopic("b"), NewTopic("c", -7)], DEFAULTS)
+
+
+def test_a_topic_has_as_many_replicas_of_new_partitions_as_of_its_first():
+    one = [[0, 1]]
+    assert plan_partitions(PartitionCount("cp", 2, [[1, 0]]), one, [0, 1]) == [[1, 0]]
+    assert plan_partitions(PartitionCount("cp", 2), one, [0, 1]) == [[1, 0]]
+    assert plan_partitions(PartitionCount("cp", 2, [[1]]), one, [0, 1]).code == 39
+    assert plan_partitions(PartitionCount("cp", 2), [[0, 1, 2]], [0, 1]).code == 38
