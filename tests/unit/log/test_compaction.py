@@ -7,9 +7,17 @@ import pytest
 
 from mpbroker._native import COMPACT_END, COMPACT_FULL
 from mpbroker.log import compaction
-from mpbroker.log.compaction import Compaction, LogChanged, NotCompacted, Segment
+from mpbroker.log.compaction import (
+    HEADER_BYTES,
+    MAX_OFFSETS_A_SEGMENT,
+    Compaction,
+    LogChanged,
+    NotCompacted,
+    Segment,
+)
 from mpbroker.log.log_cleaner import Pace
 from mpbroker.record.batch_builder import encode_batch
+from mpbroker.record.checksum import crc32c
 from tests.unit.log.log_world import LogWorld
 from tests.unit.log.test_log_cleaner import KEYS, SMALL, Cleaning, fill
 
@@ -249,3 +257,26 @@ def test_what_holds_not_one_batch_is_doubled_until_it_does(out_bytes, sizes):
     found = list(made._left_of(Segment(0, 3, 30), b""))
     assert b"".join(whole for whole, _ in found) == b"".join(left for _, left in found) == piece
     assert made._map.sizes == sizes
+
+
+def test_offsets_of_an_index_are_four_bytes_from_the_segments_base():
+    assert MAX_OFFSETS_A_SEGMENT == (1 << 31) - 1
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+@pytest.mark.parametrize("transactional", [False, True])
+def test_what_is_left_of_a_compressed_batch_is_compressed_again_and_sealed(codec, transactional):
+    settings = {"base_offset": 7, "producer_id": 5, "producer_epoch": 2, "transactional": transactional}
+    records = [(b"k", b"v" * 300, 5)] * 3
+    batch, plain = (encode_batch(records, codec=each, **settings) for each in (codec, 0))
+    made, left = Compaction.__new__(Compaction), [None]
+    made._limits, made._records = SimpleNamespace(now_ms=0, delete_retention_ms=0), lambda *_: plain[HEADER_BYTES:]
+    made._map = SimpleNamespace(apply_batch=lambda *_: (-99, left[0]))
+    left[0] = batch[:HEADER_BYTES] + plain[HEADER_BYTES:]
+    assert made._left_of_compressed(memoryview(batch), None, b"") == batch, "all of it"
+    left[0] = batch[:57] + bytes(4)  # no record any more
+    empty = made._left_of_compressed(memoryview(batch), None, b"")
+    assert len(empty) == HEADER_BYTES and int.from_bytes(empty[8:12], "big") == HEADER_BYTES - 12
+    assert int.from_bytes(empty[21:23], "big") == 0x10 * transactional, "its codec is none, the rest is as it was"
+    assert int.from_bytes(empty[17:21], "big") == crc32c(empty[21:])
+    assert empty[:8] == batch[:8] and empty[23:57] == batch[23:57]

@@ -91,6 +91,7 @@ def test_there_are_no_more_threads_than_work_or_allowed(disk):
         pool.start(ordinal)
     assert len(ended(pool, 50)) == 50
     assert 1 <= disk.made <= 3
+    assert all(thread.daemon for thread in pool._threads), "a process that ends waits for no disk"
 
 
 def test_without_descriptors_it_is_tried_again_by_whoever_wants_it(disk):

@@ -55,3 +55,33 @@ def test_how_much_is_left_of_a_full_disk_is_told_where_it_is_known(monkeypatch, 
 )
 def test_what_is_wrong_with_a_directory(number, words):
     assert words in str(unusable.unusable("/d", OSError(number, "words"), "key"))
+
+
+def test_a_directory_that_is_not_there_yet_has_the_disk_of_the_nearest_above_it(monkeypatch):
+    asked = []
+
+    def status(path):
+        asked.append(path)
+        if path != "/data":
+            raise FileNotFoundError(errno.ENOENT, "no")
+        return SimpleNamespace(f_bavail=3, f_frsize=4096)
+
+    monkeypatch.setattr(disk, "disk_status", status)
+    assert free_bytes("/data/a/b") == 12288 and asked == ["/data/a/b", "/data/a", "/data"]
+    assert free_bytes("/other/a") is None and asked[3:] == ["/other/a", "/other", "/"]
+    assert free_bytes("here/a") is None and asked[6:] == ["here/a", "here"]
+
+
+def test_what_this_user_may_not_look_into_is_passed_over(monkeypatch, tmp_path):
+    real = disk.exists
+
+    def exists(path):
+        if path.startswith(f"{tmp_path}/closed/"):
+            raise PermissionError(errno.EACCES, "no")
+        return real(path)
+
+    (tmp_path / "closed").mkdir()
+    monkeypatch.setattr(disk, "exists", exists)
+    told = str(unusable.unusable(f"{tmp_path}/closed/a/b", PermissionError(errno.EACCES, "no")))
+    assert f"{tmp_path}/closed cannot be written by " in told
+    assert told == str(unusable.unusable(f"{tmp_path}/closed/a/b", OSError(errno.EPERM, "no")))

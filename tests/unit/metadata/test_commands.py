@@ -214,3 +214,18 @@ def test_the_answers_bound_is_the_length_of_the_names_and_48_bytes_of_each(named
 def test_what_is_not_said_is_as_usual(command, unsaid):
     """Done, and not only looked at; here; with the broker's own counts; without an error."""
     assert {name: getattr(command, name) for name in unsaid} == unsaid
+
+
+@pytest.mark.parametrize(("more", "is_left"), [(0, True), (1, False)])
+def test_an_answer_that_just_fits_keeps_its_sentences(more, is_left):
+    def answer(last):
+        results = [TopicResult(f"t{number:03}", 41, "s" * 1000) for number in range(23)]
+        return TopicResults([*results, TopicResult("n" * last, 41, "s")])
+
+    room = MAX_ANSWER_BYTES - len(encode_answer(answer(256))) + 256
+    encoded = encode_answer(answer(room + more))
+    assert len(encoded) == MAX_ANSWER_BYTES or not is_left
+    assert [one.error_message for one in decode_answer(encoded).results] == [
+        *["s" * 1000 if is_left else None] * 23,
+        "s" if is_left else None,
+    ]

@@ -78,14 +78,19 @@ def test_a_connection_is_used_again_with_the_time_that_is_left_then(gateway):
     assert gateway.ask(OTHER, "/p", {}, 1.0) == {} and len(Connection.made) == 2
 
 
-@pytest.mark.parametrize("what", ["its end has come", "it is out of step", "it is closed"])
+@pytest.mark.parametrize("what", ["its end has come", "it is out of step", "it is broken", "it is closed"])
 def test_one_that_is_of_no_use_any_more_is_made_anew(gateway, what):
+    def fail(*words: Any) -> None:
+        raise ConnectionResetError("reset")
+
     gateway.ask(ONE, "/p", {}, 1.0)
     [first] = Connection.made
     if what == "its end has come":
         first.peer.close()
     elif what == "it is out of step":
         first.peer.send(b"x")
+    elif what == "it is broken":
+        first.sock.recv = fail
     else:
         first.sock = None
         first.close = lambda: setattr(first, "closed", True)

@@ -262,3 +262,11 @@ def test_the_next_member_is_the_one_behind_and_after_the_last_the_first():
     points = tuple(EndPoint("127.0.0.1", port) for port in (1, 2, 3))
     assert [etcd_watch._next(points, point) for point in points] == [points[1], points[2], points[0]]
     assert etcd_watch._next(points[:1], points[0]) == points[0]
+
+
+@pytest.mark.parametrize("result", [{}, {"header": {}}, {"header": {"revision": "0"}}])
+def test_a_line_without_a_revision_is_no_progress(world, result):
+    world.watch.rev = 0  # of a watch from the first revision on
+    world.opened()
+    world.say(result)
+    assert world.take() == [] and world.watch.rev == 0
