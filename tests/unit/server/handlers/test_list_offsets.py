@@ -117,3 +117,10 @@ def test_each_special_timestamp_has_a_version_that_it_came_with(broker, timestam
             assert one.error_code == ErrorCode.UNSUPPORTED_VERSION
         else:
             assert (one.error_code, one.timestamp, one.offset, one.leader_epoch) == (0, *found)
+
+
+@pytest.mark.parametrize("timestamp", [-6, -7, -(2**63)])
+@pytest.mark.parametrize("version", [1, 9, 10])
+def test_other_negative_timestamps_are_of_no_version(broker, timestamp, version):
+    [one] = ask(broker, at(timestamp), version=version)
+    assert (one.error_code, one.timestamp, one.offset) == (ErrorCode.UNSUPPORTED_VERSION, -1, -1)
