@@ -9,8 +9,6 @@ from mpbroker.server.controller_commands import MAX_PARTS
 from mpbroker.server.delayed_command import DelayedCommand, park_for_controller
 from mpbroker.shm.clock import ManualClock
 
-REQUEST = SimpleNamespace(fill_number=6, flag_timed_out=lambda: None)
-
 
 class World:
     """`takes`: which parts the controller's ring takes."""
@@ -18,6 +16,7 @@ class World:
     def __init__(self, *takes):
         self.clock, self.calls, self.sent, self.receivers = ManualClock(), [], [], []
         self.takes = list(takes)
+        self.request = SimpleNamespace(fill_number=6, flag_timed_out=lambda: self.calls.append(("late",)))
         self.context = SimpleNamespace(
             clock=self.clock,
             purgatory=DelayedOperationPurgatory(self.clock.monotonic_ms()),
@@ -34,7 +33,7 @@ class World:
         return self.takes.pop(0)
 
     def park(self, *parts, timeout_ms=100, **local):
-        return park_for_controller(self.context, REQUEST, parts, timeout_ms, lambda answers: tuple(answers), **local)
+        return park_for_controller(self.context, self.request, parts, timeout_ms, lambda answers: tuple(answers), **local)
 
     def did(self):
         calls, self.calls = self.calls, []
@@ -80,6 +79,23 @@ def test_at_the_end_of_its_time_it_is_answered_with_what_came(timeout_ms, waits_
     assert world.context.purgatory.advance(begun_ms + waits_ms - 1) == 0
     assert world.did() == [PARKED]
     assert world.context.purgatory.advance(begun_ms + waits_ms) == 1
-    assert world.did() == [("count", "purgatory_expired"), ("resume",), ("answer", ("first", None))]
+    assert world.did() == [("late",), ("count", "purgatory_expired"), ("resume",), ("answer", ("first", None))]
     world.receivers[1]("late")
     assert world.did() == []
+
+
+def test_a_single_part_is_waited_for_too():
+    world = World(True)
+    assert world.park(b"a") is True and world.did() == [PARKED]
+    world.receivers[0]("only")
+    assert world.did() == [("resume",), ("answer", ("only",))]
+
+
+def test_an_answer_that_cannot_be_made_fails_the_request_and_not_the_handler():
+    """The controller's answers are delivered one after the other: others wait for theirs."""
+    world = World(True)
+    world.context.answer = lambda request, message: 1 / 0
+    world.context.fail = lambda request, error: world.calls.append(("fail", request, type(error)))
+    world.park(b"a")
+    world.receivers[0]("only")
+    assert world.did() == [PARKED, ("resume",), ("fail", world.request, ZeroDivisionError)]

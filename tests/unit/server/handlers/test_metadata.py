@@ -1,11 +1,14 @@
 """Metadata: which topics are shown, how they are described, and what auto-creation asks of the controller."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from mpbroker.errors import ErrorCode
 from mpbroker.metadata.commands import CreateTopics, NewTopic
 from mpbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from mpbroker.server.handlers.metadata import CLUSTER_OPERATIONS, OPERATIONS_UNKNOWN, TOPIC_OPERATIONS
+from mpbroker.server.handlers.metadata import CLUSTER_OPERATIONS, OPERATIONS_UNKNOWN, TOPIC_OPERATIONS, brokers_on
+from mpbroker.shm.counters import Counter
 from mpbroker.shm.layout import PARTITION_ONLINE
 from tests.harness.in_process_broker import CLUSTER_ID, InProcessBroker
 from tests.harness.in_process_controller import InProcessController
@@ -112,3 +115,39 @@ def test_an_id_counts_more_than_a_name_and_neither_is_an_error(broker):
     assert (found.error_code, found.name, found.topic_id) == (ErrorCode.UNKNOWN_TOPIC_ID, None, b"x" * 16)
     answer = broker.call(MetadataRequest(topics=[MetadataRequestTopic(name=None)]), 13)
     assert [answer.error_code, answer.topics[0].error_code] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
+
+
+@pytest.mark.parametrize("version", [10, 11])
+@pytest.mark.parametrize("topic", [MetadataRequestTopic(name=None), MetadataRequestTopic(b"x" * 16, "orders")])
+def test_before_version_12_a_topic_has_a_name_and_no_id(broker, version, topic):
+    answer = broker.call(MetadataRequest(topics=[topic]), version)
+    assert [one.error_code for one in answer.topics] == [ErrorCode.INVALID_REQUEST] and answer.brokers == []
+
+
+@pytest.mark.parametrize("takes", [True, False])
+def test_a_creation_that_finds_no_room_is_counted(broker, monkeypatch, takes):
+    context, asked = broker.handler.context, []
+    monkeypatch.setattr(context.auto_creation, "create", lambda names: asked.append(names) or takes)
+    [topic] = broker.call(named("new"), 8).topics
+    assert (topic.error_code, topic.is_internal, topic.partitions) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False, [])
+    assert asked == [["new"]]
+    assert context.row.counter(Counter.CONTROLLER_COMMANDS_REFUSED) == (0 if takes else 1)
+    broker.call(named("orders"), 8)
+    assert asked == [["new"]], "what is there is not asked for"
+
+
+def test_a_broker_that_clients_of_a_listener_cannot_see_shows_itself():
+    """Where no broker of the cluster is on that listener: the one that was asked."""
+    listener = SimpleNamespace(name="OUT", advertised_host="here", advertised_port=9)
+    others = {1: SimpleNamespace(id=1, rack="r1", on=lambda name: None)}
+    context = SimpleNamespace(
+        node_id=7,
+        config=SimpleNamespace(broker_rack="r7"),
+        listener=lambda index: listener,
+        cluster=SimpleNamespace(brokers=others),
+    )
+    assert brokers_on(context, SimpleNamespace(listener=0)) == [(7, "here", 9, "r7")]
+    others[1].on = lambda name: SimpleNamespace(host=f"one on {name}", port=11)
+    assert brokers_on(context, SimpleNamespace(listener=0)) == [(1, "one on OUT", 11, "r1")]
+    context.cluster = None
+    assert brokers_on(context, SimpleNamespace(listener=0)) == [(7, "here", 9, "r7")]
