@@ -33,7 +33,7 @@ class World:
         return self.takes.pop(0)
 
     def park(self, *parts, timeout_ms=100, **local):
-        return park_for_controller(self.context, self.request, parts, timeout_ms, lambda answers: tuple(answers), **local)
+        return park_for_controller(self.context, self.request, parts, timeout_ms, tuple, **local)
 
     def did(self):
         calls, self.calls = self.calls, []
