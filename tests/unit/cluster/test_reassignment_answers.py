@@ -73,6 +73,13 @@ def test_each_partition_has_its_own_answer_in_the_order_of_the_request(bench):
     ).responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_the_partition_behind_the_last_is_none_and_all_brokers_may_hold_one(bench):
+    bench.create(assignments=([1, 2],))
+    unknown = (1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+    assert move(bench, p0=[4, 3, 2, 1], p1=[1]) == [(0, 0, None), unknown]
+    assert moving(bench) == {"t": [(0, [4, 3, 2, 1], [4, 3], [])]}
+
+
 def test_broker_0_is_a_broker():
     bench = ControllerBench(brokers=(0, 1))
     bench.create(assignments=([1],))
