@@ -129,6 +129,26 @@ def test_replicas_begin_anywhere_and_go_to_different_racks():
     assert firsts == {1, 2, 3, 4} and len(pairs) > 4, "and followers begin anywhere too"
 
 
+@pytest.mark.parametrize("extends", [False, True])
+def test_a_name_waits_for_states_that_had_no_room_even_if_it_had_some(extends):
+    """Seven checks in a transaction: a state has one for itself and one for each replica, a name two and a longer
+    record one. A topic that is named has all its states, else nobody would sweep what is missing."""
+    bench = ControllerBench(brokers=(1, 2, 3, 4, 5, 6, 7), max_operations=9)
+    if extends:
+        topic = bench.create(assignments=([7, 1, 2],))
+        added = CreatePartitions([PartitionCount("t", 3, [[1, 2, 3], [4, 5, 6]])])
+        before, named = len(bench.txns), bench.keys.topic(topic)
+        assert bench.ask(added).results[0].error_code == 0
+    else:
+        before, named = len(bench.txns), bench.keys.topic_name("t")
+        bench.create(assignments=([1, 2, 3], [4, 5, 6]))
+    written = [
+        sorted("name" if op.key == named else "state" for op in txn.ops if "/p/" in op.key or op.key == named)
+        for txn in bench.txns[before:]
+    ]
+    assert written == [["state"], ["name", "state"]]
+
+
 # ---- more partitions
 
 

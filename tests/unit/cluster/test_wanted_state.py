@@ -364,3 +364,10 @@ def test_a_request_counts_what_it_has(wanted):
     wanted.lead(view(), True, 0)
     wanted.stop(stop(False, number=1), 0)
     assert wanted.next_batch(0).partitions == 1 and wanted.queue_size == 2
+
+
+def test_a_new_life_waits_for_its_first_request_from_its_beginning(wanted):
+    wanted.want_all(10)
+    assert (wanted.oldest_age_ms(50), wanted.queue_size) == (40, 1)
+    wanted.next_batch(70)
+    assert wanted.queue_time.sum_ms == 60

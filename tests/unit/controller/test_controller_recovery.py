@@ -193,3 +193,29 @@ def test_a_successor_knows_in_which_directory_each_row_lies_and_hides_what_no_to
     assert run.run().by_id == {}
     assert done[:5] == [("operations",), ("know", {10: 2, 11: 3}), ("finish",), ("hide", 5), ("give back", 5)]
     assert done[-1] == ("announce",) and ("retire", "d10", b"U") in done
+
+
+@pytest.mark.parametrize(("topic_id", "unique"), [(b"T", b"T"), (None, bytes(16))])
+def test_what_a_creation_left_that_was_never_committed_goes_under_its_id_or_none(monkeypatch, topic_id, unique):
+    renamed, told = [], []
+    place = SimpleNamespace(
+        find_all=lambda path: [found(0, "u", topic_id), found(0, "pending"), found(1, "u", topic_id)],
+        is_unused=lambda path, name: name == "u-0",
+        retire=lambda *words: renamed.append(words) or "new name",
+        DELETE_SUFFIX="-delete",
+    )
+    monkeypatch.setattr(module, "partition_directory", place)
+    homes = [SimpleNamespace(path="/1", log_dir=0), SimpleNamespace(path="/2", log_dir=1)]
+    logs, counted = SimpleNamespace(online_homes=homes), []
+    line = lambda event, **fields: told.append((event, fields["directory"]))  # noqa: E731
+    made = recovery(
+        logs=logs, log=SimpleNamespace(info=line, warning=line), count=counted.append,
+        deletions=SimpleNamespace(pending={"pending": 1}),
+    )  # fmt: skip
+    made._look_for_strays(SimpleNamespace(by_name={}))
+    assert renamed == [("/1", "u-0", unique, "-delete"), ("/2", "u-0", unique, "-delete")]
+    assert told == [
+        ("unused_directory", "u-0"), ("stray_directory", "u-1"),
+        ("unused_directory", "u-0"), ("stray_directory", "/2/u-1"),
+    ]  # fmt: skip
+    assert counted == ["stray_directories"] * 2
