@@ -92,3 +92,64 @@ def test_find_looks_downwards_and_beside_a_segment(tmp_path):
     assert (
         dictionary.boot_of(path) == (4, BOOT & 0xFFFFFFFF) and dictionary.boot_of(tmp_path / "manifest.jsonl") is None
     )
+
+
+@pytest.mark.parametrize(
+    ("number", "is_one"),
+    [(0, True), (2**64 - 1, True), (2**64, False), (-1, False), (True, False), (1.0, False), ("1", False), (None, False)],
+)
+def test_a_number_is_one_that_a_record_can_have(number, is_one):
+    names = dictionary.BootNames()
+    for row in (
+        {"k": "client", "hash": number, "name": "a"},
+        {"k": "topic", "hash": number, "name": "b"},
+        {"k": "conn", "id": number, "proc": 1, "peer": "p", "listener": 2, "t0_ns": 3},
+        {"k": "conn", "id": 1, "proc": number, "peer": "p", "listener": 2, "t0_ns": 3},
+        {"k": "conn", "id": 2, "proc": 1, "peer": "p", "listener": number, "t0_ns": 3},
+        {"k": "conn", "id": 3, "proc": 1, "peer": "p", "listener": 2, "t0_ns": number},
+        {"k": "marker", "n": number, "text": "c", "t0_ns": 4},
+        {"k": "marker", "n": 7, "text": "c", "t0_ns": number},
+        {"k": "lost", "n": number},
+    ):
+        if is_one:
+            names.add(row)
+        else:
+            with pytest.raises(ValueError, match="is no number of a record"):
+                names.add(row)
+    assert (names.clients, names.topics) == (({number: "a"}, {number: "b"}) if is_one else ({}, {}))
+    assert len(names.connections) == len({number, 1, 2, 3}) * is_one
+    assert len(names.markers) == len({number, 7}) * is_one and names.lost_notices == (number if is_one else 0)
+
+
+def test_the_most_that_was_lost_is_what_was_lost():
+    """Each row has the sum so far; a tracer that died may have written a row twice."""
+    names = dictionary.BootNames()
+    for number in (3, 9, 4):
+        names.add({"k": "lost", "n": number})
+    assert names.lost_notices == 9
+
+
+@pytest.mark.parametrize(("size", "is_one"), [(8192, True), (8193, False)])
+def test_a_line_has_so_many_bytes_at_most_and_the_next_one_is_read_all_the_same(tmp_path, size, is_one):
+    long, next_one = json.dumps(ROWS[1]).encode().ljust(size - 1) + b"\n", json.dumps(ROWS[2]).encode() + b"\n"
+    path = write(tmp_path, ROWS[:1], long + next_one + next_one)
+    assert [row["k"] for row in dictionary.rows(path)] == ["boot", *["client"] * is_one, "topic", "topic"]
+
+
+def test_what_becomes_known_again_is_the_newest(monkeypatch):
+    monkeypatch.setattr(dictionary, "MAX_OF_A_KIND", 2)
+    names = dictionary.BootNames()
+    for number in (1, 2, 1, 3):
+        names.add({"k": "topic", "hash": number, "name": str(number)})
+    assert names.topics == {1: "1", 3: "3"}
+    for number in (1, 2, 3):
+        names.add({"k": "marker", "n": number, "text": "t", "t0_ns": 5})
+    assert sorted(names.markers) == [2, 3]
+
+
+def test_each_boot_asked_for_has_names_of_its_own():
+    names = dictionary.Dictionary()
+    assert names.of(4, BOOT) is names.of(4, BOOT & 0xFFFFFFFF) is not names.of(5, BOOT)
+    assert [boot for boot, _ in names.boots()] == [(4, 0x23456789), (5, 0x23456789)]
+    assert dictionary.file_name(4, BOOT) == "dict-b4-23456789.jsonl"
+    assert (dictionary.MAX_OF_A_KIND, dictionary.MAX_NAME_CHARS) == (16_384, 256), "docs/trace-format.md"

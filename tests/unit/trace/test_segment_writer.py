@@ -6,7 +6,7 @@ import time
 import pytest
 
 from mpbroker.trace import record, segment, segment_writer
-from tests.unit.trace.traces import CLOCK
+from tests.unit.trace.traces import CLOCK, full_request
 
 
 @pytest.mark.parametrize("seq", [7, 0xFFFFFFFF, 0x1_0000_0005])
@@ -76,3 +76,50 @@ def test_a_write_that_stops_short_goes_on_behind_it(tmp_path, monkeypatch):
     with path.open("wb") as file:
         segment_writer._write_all(file.fileno(), b"0123456789ab", 2)
     assert path.read_bytes() == b"\0\0" + b"0123456789ab"
+
+
+@pytest.mark.parametrize(("segment_bytes", "room"), [(0, 0), (4096, 0), (4223, 0), (4224, 1), (4096 + 10 * 128, 10)])
+def test_between_two_turns_records_come_behind_the_header_until_the_file_is_full(tmp_path, segment_bytes, room):
+    writer = segment_writer.create(tmp_path, OPENED, PROGRESS)
+    assert writer.tail("lane", segment_bytes) == ("lane", writer.tally, writer._file, 4096, room)
+    writer.append(full_request(7).pack() + full_request(8, send_done=300).pack())
+    assert writer.file_bytes == writer.path.stat().st_size == 4096 + 2 * 128
+    closed = writer.close().closed
+    assert (closed.record_count, closed.next_seq, closed.max_total_ns) == (2, 9, 300 << 6)
+
+
+def test_counters_that_have_not_changed_are_not_written_again(tmp_path, monkeypatch):
+    writer, written = segment_writer.create(tmp_path, OPENED, PROGRESS), []
+    monkeypatch.setattr(segment_writer, "_write_all", lambda *how: written.append(how))
+    writer.note(PROGRESS)
+    assert written == []
+    later = PROGRESS._replace(dropped=1)
+    writer.note(later)
+    assert written == [(writer._file, segment.pack_progress(later), segment.PROGRESS_OFFSET)]
+    writer.abandon()
+
+
+def test_records_are_on_the_disk_before_the_segment_is_closed_and_the_close_fields_after_it(tmp_path, monkeypatch):
+    """A machine that stops in between has an open segment with all its records, or a closed one."""
+    writer, done, write = segment_writer.create(tmp_path, OPENED, PROGRESS), [], segment_writer._write_all
+    monkeypatch.setattr(segment_writer.os, "fsync", lambda file: done.append("synced"))
+    monkeypatch.setattr(segment_writer, "_write_all", lambda file, *how: done.append(how[1]) or write(file, *how))
+    descriptor = writer._file
+    writer.close()
+    assert done == ["synced", segment.CLOSE_OFFSET, "synced"] and writer._file == -1
+    with pytest.raises(OSError):
+        os.fstat(descriptor)
+
+
+def test_a_segment_that_cannot_be_recovered_gives_its_descriptor_back(tmp_path, monkeypatch):
+    writer = segment_writer.create(tmp_path, OPENED, PROGRESS)
+    writer.abandon()
+    before = len(os.listdir("/proc/self/fd"))
+
+    def full(*_how):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(segment_writer, "_write_all", full)
+    with pytest.raises(OSError, match="No space"):
+        segment_writer.recover(segment.read_info(writer.path)._replace(progress=PROGRESS._replace(written=8)))
+    assert len(os.listdir("/proc/self/fd")) == before
