@@ -169,3 +169,14 @@ def test_it_complains_once_until_it_has_taken_a_good_one(tmp_path, spool, compla
     leave(tmp_path, "again", t0_ns=5, text="x")
     spool.take()
     assert complaints[1:] == ["again: no marker has such a name"]
+
+
+def test_the_directory_is_this_users_whoever_makes_it(tmp_path):
+    """`mark` does before a tracer has begun; and a mark that somebody took away was recorded all the same."""
+    path = mark_spool.put(tmp_path, "x")
+    assert path.parent.stat().st_mode & 0o777 == 0o700 and path.stat().st_mode & 0o777 == 0o600
+    spool = MarkSpool(tmp_path, pytest.fail)
+    (mark,) = spool.take()
+    path.unlink()
+    spool.done(mark)
+    assert spool.take() == []

@@ -123,3 +123,13 @@ def test_a_segment_that_cannot_be_recovered_gives_its_descriptor_back(tmp_path, 
     with pytest.raises(OSError, match="No space"):
         segment_writer.recover(segment.read_info(writer.path)._replace(progress=PROGRESS._replace(written=8)))
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_every_descriptor_is_given_back_once(tmp_path, monkeypatch):
+    """0 is one where the tracer's input was closed."""
+    closed = []
+    monkeypatch.setattr(segment_writer.os, "close", closed.append)
+    writer = segment_writer.SegmentWriter(tmp_path / "x", 0, OPENED, PROGRESS)
+    for _ in range(2):
+        writer.abandon()
+        assert closed == [0] and writer._file == -1
