@@ -33,7 +33,6 @@ class OwnRecords:
 
     def __init__(self, ctx: ProcessContext, directory: Path, drains: list[LaneDrain]) -> None:
         self.gauge_ms = ctx.config.mpbroker_trace_gauge_interval_ms
-        self._log = ctx.log
         self._drains = drains
         self._by_processor = {drain.lane.processor: drain for drain in drains}
         self._page = PageView(ctx.names[0])
