@@ -168,7 +168,9 @@ STARTING = ("starting", -1, "broker", 0, NOW - 7, "it reads its logs and does no
 HANDING_OVER = ("stopping", -1, "broker", 0, NOW, "other brokers take over what it leads, then it ends")
 
 
-@pytest.mark.parametrize(("state", "finding"), [("STARTING", STARTING), ("HANDING_OVER", HANDING_OVER), ("RUNNING", None)])
+@pytest.mark.parametrize(
+    ("state", "finding"), [("STARTING", STARTING), ("HANDING_OVER", HANDING_OVER), ("RUNNING", None)]
+)
 def test_a_start_counts_from_its_beginning_and_what_comes_after_from_now_on(state, finding):
     assert _judge(state=BrokerState[state]) == ([] if finding is None else [finding])
 

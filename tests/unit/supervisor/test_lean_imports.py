@@ -1,4 +1,5 @@
-"""msgspec and pathlib are imported without what they would bring along, and only where nobody has imported either of what is kept away."""
+"""msgspec and pathlib are imported without what they would bring along, and only where nobody has imported them, or
+that, already."""
 
 import sys
 import urllib.parse

@@ -32,7 +32,13 @@ def test_memory_for_the_answers_of_a_handler(monkeypatch, given, machine_mib, ha
 
 @pytest.mark.parametrize(
     ("processors", "given", "entries", "most_processors"),
-    [(1, [], 8192, 15), (16, [], 8191, 16), (30, [], 4369, 30), (32, [], 4095, 32), (2, ["mpbroker.entries.per.processor=600"], 600, 32)],
+    [
+        (1, [], 8192, 15),
+        (16, [], 8191, 16),
+        (30, [], 4369, 30),
+        (32, [], 4095, 32),
+        (2, ["mpbroker.entries.per.processor=600"], 600, 32),
+    ],
 )
 def test_entries_of_a_processor_fit_the_number_of_processors(processors, given, entries, most_processors):
     overrides = [f"num.network.threads={processors}", *given]

@@ -71,7 +71,13 @@ def test_a_probe_that_has_not_begun_has_no_answer_and_no_socket(server):
 
 @pytest.mark.parametrize(
     ("host", "asked"),
-    [("", b"127.0.0.1"), ("0.0.0.0", b"127.0.0.1"), ("::", b"::1"), ("a.test", b"a.test"), ("b\xfc.test", "b\xfc.test")],
+    [
+        ("", b"127.0.0.1"),
+        ("0.0.0.0", b"127.0.0.1"),
+        ("::", b"::1"),
+        ("a.test", b"a.test"),
+        ("b\xfc.test", "b\xfc.test"),
+    ],
 )
 def test_a_listener_on_every_address_is_asked_at_its_machines_own(monkeypatch, server, host, asked):
     """A name in ASCII is handed over as bytes: no codec with its tables is loaded for it."""

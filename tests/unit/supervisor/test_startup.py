@@ -213,7 +213,9 @@ def test_workers_of_a_killed_broker_that_still_end_are_waited_for(waiting, tries
     assert all(0 < pause < 0.1 for pause in waiting.pauses)
 
 
-@pytest.mark.parametrize(("pid", "alive", "pauses"), [(7, (), 4), (7, ("/proc/7",), 0), (0, (), 0), (7, ("/proc/8",), 4)])
+@pytest.mark.parametrize(
+    ("pid", "alive", "pauses"), [(7, (), 4), (7, ("/proc/7",), 0), (0, (), 0), (7, ("/proc/8",), 4)]
+)
 def test_who_lives_or_is_not_known_is_not_waited_for(waiting, pid, alive, pauses):
     waiting.tries, waiting.pid, waiting.alive = 99, pid, alive
     with pytest.raises(DataDirectoryInUse):

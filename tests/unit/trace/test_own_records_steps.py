@@ -163,3 +163,28 @@ def test_records_go_to_the_segments_of_their_processor(world):
     assert world.done == [(8, b"x", False), (7, b"x", False), (99, b"x", False)]
     made.close()
     assert world.done[3:] == ["names closed", "gauges closed"]
+
+
+def test_it_begins_with_nothing_seen_and_everything_due(monkeypatch):
+    """A dead tracer's successor looks at once: at processes that died with it, at names and marks that wait."""
+    parts = ("PageView", "DictionaryWriter", "NoticeIntake", "TopicNames", "MarkSpool", "ProcessWatch", "GaugeSampler")
+    for name in parts:
+        monkeypatch.setattr(module, name, lambda *how, name=name: (name, *how))
+    warned = []
+    ctx = SimpleNamespace(
+        config=SimpleNamespace(mpbroker_trace_gauge_interval_ms=250, node_id=4), boot_id=9, names=("/page", "/lane"),
+        trace_notices_fd=33, core="core",
+        log=SimpleNamespace(warning=lambda event, **fields: warned.append((event, fields))),
+    )  # fmt: skip
+    drains = [Drain(World(), 7), Drain(World(), 8)]
+    made = OwnRecords(ctx, "directory", drains)
+    names = ("DictionaryWriter", "directory", 4, 9)
+    assert (made._page, made._names) == (("PageView", "/page"), names)
+    assert made._notices == ("NoticeIntake", 33, names, made._add) and made._topics == ("TopicNames", "core")
+    assert (made._watch, made._gauges) == (("ProcessWatch",), ("GaugeSampler",))
+    kind, directory, complain = made._spool
+    complain("why")
+    assert (kind, directory) == ("MarkSpool", "directory") and warned == [("marker_refused", {"reason": "why"})]
+    assert made._drains is drains and made._by_processor == {7: drains[0], 8: drains[1]}
+    assert (made.gauge_ms, made._marks, made._before_idle, made._finished) == (250, [], [], 0)
+    assert made.due_ms(0) == 0 and made.on_death("x") is None and made.on_dump("x") is None
