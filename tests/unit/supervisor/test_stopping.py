@@ -123,6 +123,7 @@ def test_until_when_each_stage_has_time(workers, clock):
     """Of ten seconds for a stop the processors have three beyond the drain timeout, the handlers five more; what was
     written must reach the disk, in its own time; the tracer has half of ten seconds, or what is left of the eight."""
     stopping = Stopping(workers, 4.0, 10.0, 16.0)
+    assert (stopping.stage, stopping.killed) == (-1, [])
     began, told_at = clock.now, [0.0, 1.0, 5.0, 7.0]
     for stage, ends in enumerate((7.0, 12.0, told_at[2] + 16.0, 12.0)):
         clock.now = began + told_at[stage]

@@ -16,7 +16,8 @@ NS_PER_MS = 1_000_000
 
 class Event:
     def __init__(self, name, event, role=3):
-        self.name, self.event, self.role, self.exit_text = name, event, role, "by signal 9"
+        self.name, self.event, self.role = name, event, role
+        self.exit_text = "by signal 9" if event == DIED else None
 
     def pack(self, processor):
         return f"{self.name} of {processor}"
