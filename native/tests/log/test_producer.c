@@ -1,0 +1,221 @@
+/* What is known of a producer, against a list of its batches: the last five, which of them truncations take back, what is a
+ * duplicate, what follows and what does not (KIP-98), with transactions and without. */
+#include "tests/log/append_scenarios.h"
+
+#include "log/producer.h"
+#include "log/transaction.h"
+
+enum { ID = 9, STEPS = 3000 };
+
+static struct fixture f;
+
+static struct mpb_partition *row(void) { return &f.core.partitions[0]; }
+
+static struct mpb_producer_batch kept_batch(int64_t base, int16_t epoch, int32_t first, int32_t last)
+{
+    return (struct mpb_producer_batch){.base_offset = base,
+                                       .timestamp_ms = 1000 + base,
+                                       .first_sequence = first,
+                                       .last_sequence = last,
+                                       .last_offset_delta = last - first,
+                                       .epoch = epoch};
+}
+
+static struct mpb_producer *begin(uint32_t *at)
+{
+    fixture_open(&f);
+    fixture_partition(&f, 0);
+    *at = mpb_producer_row(&f.log, 0, ID, true);
+    CHECK(*at != 0 && mpb_producer_find(&f.core, row(), ID) == *at);
+    return &f.core.producers[*at - 1];
+}
+
+static int check(int16_t epoch, int32_t first, int32_t records, bool transactional, struct mpb_producer_check *out)
+{
+    const struct mpb_batch_info info = {.producer_id = ID,
+                                        .producer_epoch = epoch,
+                                        .base_sequence = first,
+                                        .record_count = records,
+                                        .attributes = transactional ? MPB_ATTRIBUTE_TRANSACTIONAL : 0};
+    *out = (struct mpb_producer_check){.duplicate = true};
+    return mpb_producer_check(&f.core, row(), &info, false, out);
+}
+
+/* A ring of six, of which five are told: what a truncation takes back may have overwritten older ones. */
+static void against_a_list(void)
+{
+    static struct mpb_producer_batch list[STEPS + 1];
+    struct mpb_producer_batch kept[MPB_PRODUCER_KEPT];
+    struct mpb_producer_check found;
+    uint32_t at, count = 0, in_ring = 0, taken_back = 0;
+    uint64_t dice = 3;
+    struct mpb_producer *producer = begin(&at);
+    for (int step = 0; step < STEPS; step++) {
+        dice = dice * 6364136223846793005ull + 1442695040888963407ull;
+        uint32_t side = (uint32_t)(dice >> 33) % 40;
+        int32_t records = 1 + (int32_t)side % 3, next = count == 0 ? 0 : list[count - 1].last_sequence + 1;
+        int64_t base = count == 0 ? 0 : list[count - 1].base_offset + 3 + side % 2;
+        if (side < 32 || count == 0) {
+            list[count] = kept_batch(base, 2, next, next + records - 1);
+            mpb_producer_keep(&f.core, at, &list[count++], 5000 + step);
+            in_ring += in_ring < MPB_PRODUCER_RING;
+            mpb_producer_keep(&f.core, at, &list[count - 1], 4000); /* once more, as a repair does */
+            CHECK_EQ(mpb_load_relaxed(&producer->written_ms), 5000 + step);
+        } else {
+            uint32_t gone = side - 32 < count ? side - 32 : count;
+            int64_t end = gone == 0 ? base : list[count - gone].base_offset;
+            bool nothing = gone >= in_ring;
+            CHECK_EQ(mpb_producers_truncate(&f.core, row(), end), nothing);
+            CHECK_EQ(mpb_producer_rebuilding(&f.core, row(), ID), nothing ? at : 0);
+            mpb_producers_rebuilt(&f.core, row());
+            CHECK_EQ(mpb_producer_rebuilding(&f.core, row(), ID), 0);
+            count = nothing ? 0 : count - gone; /* the log that is left would tell */
+            in_ring = nothing ? 0 : in_ring - gone;
+            taken_back += gone;
+        }
+        uint32_t told = mpb_producer_kept(producer, kept);
+        CHECK_EQ(told, in_ring < MPB_PRODUCER_KEPT ? in_ring : MPB_PRODUCER_KEPT);
+        for (uint32_t i = 0; i < told; i++)
+            CHECK(memcmp(&kept[i], &list[count - told + i], sizeof kept[i]) == 0);
+        for (uint32_t i = count < 8 ? 0 : count - 8; i < count; i++) {
+            const struct mpb_producer_batch *one = &list[i];
+            int error = check(2, one->first_sequence, one->last_offset_delta + 1, false, &found);
+            CHECK_EQ(error, i + told >= count ? 0 : MPB_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER);
+            CHECK_EQ(found.duplicate, i + told >= count);
+            CHECK(!found.duplicate || found.original.base_offset == one->base_offset);
+        }
+    }
+    CHECK(taken_back > 100);
+    fixture_close(&f);
+}
+
+enum { ANY = 0, DUPLICATE = -1, EPOCH = MPB_ERR_INVALID_PRODUCER_EPOCH, ORDER = MPB_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER };
+enum { STATE = MPB_ERR_INVALID_TXN_STATE };
+
+/* Batches of a producer: `marker` is the epoch of its last marker, `open` where its transaction began; -1: none. */
+struct known {
+    uint32_t batches;
+    int16_t marker;
+    int64_t open;
+    struct mpb_producer_batch batch[2];
+};
+
+static void make_known(const struct known *known)
+{
+    uint32_t at;
+    struct mpb_producer *producer = begin(&at);
+    for (uint32_t i = 0; i < known->batches; i++)
+        mpb_producer_keep(&f.core, at, &known->batch[i], 5000);
+    if (known->marker >= 0 || known->open >= 0)
+        mpb_txn_restore(producer, (struct mpb_txn_epochs){4, known->marker, MPB_NO_EPOCH}, known->open, 6000);
+    int16_t newest = known->batches > 0 ? known->batch[known->batches - 1].epoch : -1;
+    CHECK_EQ(mpb_producer_epoch(producer), newest > known->marker ? newest : known->marker);
+}
+
+static const struct known NOTHING = {0, -1, -1, {{0}}}, ENDED_ONCE = {0, 0, -1, {{0}}}, ENDED = {0, 3, -1, {{0}}},
+                          ONE = {1, -1, -1, {{.base_offset = 10, .last_sequence = 4, .last_offset_delta = 4, .epoch = 3}}},
+                          FENCED = {1, 5, -1, {{.base_offset = 10, .last_sequence = 4, .epoch = 3}}},
+                          MARKED = {1, 3, -1, {{.base_offset = 10, .last_sequence = 4, .epoch = 3}}},
+                          RAISED = {2, -1, -1, {{.base_offset = 10, .last_sequence = 1, .epoch = 3},
+                                                {.base_offset = 20, .last_sequence = 1, .epoch = 4}}},
+                          OPEN = {2, -1, 20, {{.base_offset = 19, .last_sequence = 1, .epoch = 3},
+                                              {.base_offset = 20, .first_sequence = 2, .last_sequence = 3, .epoch = 3}}},
+                          CLOSED = {2, -1, -1, {{.base_offset = 19, .last_sequence = 1, .epoch = 3},
+                                                {.base_offset = 20, .first_sequence = 2, .last_sequence = 3, .epoch = 3}}},
+                          LAST = {1, -1, -1, {{.base_offset = 10, .first_sequence = INT32_MAX, .last_sequence = INT32_MAX,
+                                               .epoch = 0}}};
+
+static void sequences(void)
+{
+    static const struct {
+        const struct known *known;
+        int16_t epoch;
+        int32_t first, records;
+        int plain, transactional; /* the answer to a batch of either kind */
+    } CASES[] = {
+        {&NOTHING, 0, 77, 2, ANY, ANY},         {&ENDED_ONCE, 0, 0, 1, ANY, ANY},
+        {&ENDED_ONCE, 0, 1, 1, ORDER, ORDER},   {&ENDED, 2, 0, 1, EPOCH, EPOCH},
+        {&ENDED, 3, 0, 1, ANY, ANY},            {&ENDED, 3, 1, 1, ORDER, ORDER},
+        {&ENDED, 4, 0, 1, ANY, ANY},            {&ONE, 3, 5, 1, ANY, ANY},
+        {&ONE, 3, 0, 5, DUPLICATE, ORDER},      {&ONE, 3, 0, 4, ORDER, ORDER},
+        {&ONE, 3, 1, 4, ORDER, ORDER},          {&ONE, 3, 6, 1, ORDER, ORDER},
+        {&ONE, 3, 4, 1, ORDER, ORDER},          {&ONE, 2, 5, 1, EPOCH, EPOCH},
+        {&ONE, 2, 0, 5, EPOCH, EPOCH},          {&ONE, 4, 0, 5, ANY, ANY},
+        {&ONE, 4, 5, 1, ORDER, ORDER},          {&FENCED, 3, 5, 1, EPOCH, EPOCH},
+        {&FENCED, 4, 0, 1, EPOCH, EPOCH},       {&FENCED, 5, 0, 1, ANY, ANY},
+        {&FENCED, 5, 5, 1, ORDER, ORDER},       {&MARKED, 3, 5, 1, ANY, ANY},
+        {&MARKED, 3, 0, 1, ORDER, ORDER},       {&RAISED, 4, 0, 2, DUPLICATE, ORDER},
+        {&RAISED, 4, 2, 1, ANY, ANY},           {&RAISED, 3, 0, 2, EPOCH, EPOCH},
+        {&OPEN, 3, 2, 2, DUPLICATE, DUPLICATE}, {&OPEN, 3, 0, 2, DUPLICATE, ORDER},
+        {&OPEN, 3, 4, 1, STATE, ANY},           {&OPEN, 3, 5, 1, ORDER, ORDER},
+        {&OPEN, 2, 4, 1, EPOCH, EPOCH},         {&CLOSED, 3, 2, 2, DUPLICATE, ORDER},
+        {&CLOSED, 3, 4, 1, ANY, ANY},           {&LAST, 0, 0, 3, ANY, ANY},
+        {&LAST, 0, INT32_MAX, 1, DUPLICATE, ORDER},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        make_known(CASES[i].known);
+        for (int transactional = 0; transactional < 2; transactional++) {
+            struct mpb_producer_check found;
+            int error = check(CASES[i].epoch, CASES[i].first, CASES[i].records, transactional, &found);
+            int want = transactional ? CASES[i].transactional : CASES[i].plain;
+            if (error != (want == DUPLICATE ? 0 : want))
+                printf("case %d, %d\n", (int)i, transactional);
+            CHECK_EQ(error, want == DUPLICATE ? 0 : want);
+            CHECK_EQ(found.duplicate, want == DUPLICATE);
+        }
+        const struct mpb_batch_info own = {.producer_id = ID, .producer_epoch = CASES[i].epoch, .base_sequence = 60};
+        struct mpb_producer_check found = {.duplicate = true}; /* of the coordinator the epoch alone counts */
+        CHECK_EQ(mpb_producer_check(&f.core, row(), &own, true, &found), CASES[i].plain == EPOCH ? EPOCH : 0);
+        CHECK(!found.duplicate);
+        fixture_close(&f);
+    }
+    CHECK_EQ(mpb_last_sequence(0, 1), 0);
+    CHECK_EQ(mpb_last_sequence(INT32_MAX, 1), INT32_MAX);
+    CHECK_EQ(mpb_last_sequence(INT32_MAX - 1, 4), 1);
+}
+
+/* Nothing of who had it before is left in a row, and a row that is none is left alone. */
+static void rows(void)
+{
+    const struct mpb_producer_batch one = kept_batch(3, 0, 0, 1);
+    uint32_t at, again_at;
+    int64_t ms = 0;
+    bool again = true;
+    struct mpb_producer *producer = begin(&at);
+    CHECK(mpb_producer_time(&f.core, at - 1, &ms, &again) && ms == -1 && !again); /* of whom nothing is known */
+    mpb_producer_keep(&f.core, 0, &one, 5000);
+    mpb_producer_keep(&f.core, FIX_PRODUCERS + 1, &one, 5000);
+    CHECK_EQ(mpb_load_relaxed(&producer->count), 0);
+    mpb_producer_keep(&f.core, at, &one, 5000);
+    CHECK(mpb_producer_time(&f.core, at - 1, &ms, &again) && ms == 5000 && !again);
+    mpb_producer_keep(&f.core, at, &one, 6000);
+    CHECK(mpb_load_relaxed(&producer->count) == 1 && mpb_load_relaxed(&producer->written_ms) == 5000);
+    mpb_txn_store_epochs(producer, (struct mpb_txn_epochs){4, 0, 0});
+    CHECK(mpb_producer_time(&f.core, at - 1, &ms, &again) && again); /* verified, by epoch 0, too */
+    CHECK_EQ(mpb_producers_expire(&f.log, 0, INT64_MAX, INT64_MAX), 0);
+    mpb_txn_store_epochs(producer, (struct mpb_txn_epochs){4, 0, MPB_NO_EPOCH});
+    CHECK(mpb_producer_time(&f.core, at - 1, &ms, &again) && !again);
+    mpb_txn_restore(producer, mpb_txn_epochs_of(producer), 7, 100);
+    CHECK(mpb_producer_time(&f.core, at - 1, &ms, &again) && again && mpb_txn_first(producer) == 7);
+    mpb_store_relaxed(&producer->rebuild, 1);
+    mpb_producers_free(&f.log, 0);
+    CHECK(!mpb_producer_time(&f.core, at - 1, &ms, &again) && mpb_producer_find(&f.core, row(), ID) == 0);
+    f.log.producer_hint = at - 1; /* the next search begins here */
+    again_at = mpb_producer_row(&f.log, 0, ID + 1, true);
+    CHECK_EQ(again_at, at);
+    CHECK(producer->producer_id == ID + 1 && mpb_load_relaxed(&producer->count) == 0);
+    CHECK(mpb_load_relaxed(&producer->rebuild) == 0 && mpb_load_relaxed(&producer->written_ms) == 0);
+    CHECK(mpb_txn_first(producer) == -1 && mpb_producer_epoch(producer) == -1);
+    CHECK(mpb_txn_epochs_of(producer).coordinator == -1 && mpb_txn_epochs_of(producer).verified == MPB_NO_EPOCH);
+    CHECK_EQ(mpb_producer_row(&f.log, 0, ID + 1, true), at); /* it is there */
+    fixture_close(&f);
+}
+
+int main(void)
+{
+    against_a_list();
+    sequences();
+    rows();
+    printf("producer: %lu checks\n", checks_made);
+    return 0;
+}
