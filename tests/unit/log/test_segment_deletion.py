@@ -191,3 +191,10 @@ def test_when_something_may_be_due(world, monkeypatch):
     assert unlinking.job.remaining_ms() == 7
     world.clock.advance(9)
     assert unlinking.job.remaining_ms() == 0
+
+
+def test_a_delay_that_was_changed_holds_from_the_next_look_on(world, monkeypatch):
+    unlinking = Unlinking(world, monkeypatch, "log.segment.delete.delay.ms=1000")
+    assert unlinking.pass_ms(1000) == [("directories", 0, 1000)]
+    unlinking.job._keeper.config = config_of("log.segment.delete.delay.ms=200")
+    assert unlinking.pass_ms(1000) == [("directories", 0, 200)] and unlinking.job.remaining_ms() == 200

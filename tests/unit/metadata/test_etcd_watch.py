@@ -1,6 +1,7 @@
 """A watch's stream, stepped: what etcd's gateway sends line by line, and what becomes of it."""
 
 import json
+import os
 import socket
 from types import SimpleNamespace
 
@@ -270,3 +271,12 @@ def test_a_line_without_a_revision_is_no_progress(world, result):
     world.opened()
     world.say(result)
     assert world.take() == [] and world.watch.rev == 0
+
+
+def test_a_closed_watch_holds_no_descriptor(world):
+    before = set(os.listdir("/proc/self/fd"))
+    watch = EtcdWatch(world.gateway, "a/", "a0", 5)
+    watch.take()
+    assert len(set(os.listdir("/proc/self/fd"))) == len(before) + 2, "the stream, and what the caller waits for"
+    watch.close()
+    assert set(os.listdir("/proc/self/fd")) == before

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from mpbroker.config.cluster_store import ClusterStorePlace
+from mpbroker.metadata import listener_locks
 from mpbroker.metadata.listener_locks import ListenerLock, ListenerLocks
 from mpbroker.metadata.session_files import LISTENERS_LOCKED, OwnerLock, SessionFiles, directory_of, lock_pid
 from mpbroker.record.checksum import crc32c
@@ -99,3 +100,19 @@ def test_brokers_of_other_releases_look_at_the_same_place(place):
             assert lock_pid(file.fileno(), (1 << 20) + crc32c(b"IN")) is None
             assert lock_pid(file.fileno(), (1 << 20) + crc32c(b"OUT") + 1) is None, "that of another listener, perhaps"
             assert file.read()[512:] == b"listeners\n"
+
+
+def test_whose_file_is_made_first_by_a_processor_is_our_users_alone(place):
+    directory_of(place.sqlite_path).mkdir()
+    with processor(place):
+        assert (directory_of(place.sqlite_path) / "broker-1").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_is_opened_once_whatever_number_it_got(place, monkeypatch):
+    locks, opened = ListenerLocks(place), []
+    monkeypatch.setattr(listener_locks.os, "open", lambda *words: opened.append(words) or 0)
+    monkeypatch.setattr(listener_locks.os, "pread", lambda *words: LISTENERS_LOCKED.text)
+    monkeypatch.setattr(listener_locks, "lock_pid", lambda *words: None)
+    for _ in range(2):
+        assert locks.is_dead(1, "OUT")
+    assert len(opened) == 1

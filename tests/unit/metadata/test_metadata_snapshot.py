@@ -374,3 +374,19 @@ def test_one_selector_is_kept_of_each_row_up_to_the_last(world):
         journal_append(world.core, row)
         world.cache.refresh()
         assert len(world.cache._selectors) == (3 if row == 2 else 6)
+
+
+def test_a_topic_that_has_not_changed_is_the_same_one_whoever_looks_again(world):
+    world.snapshot.publish(world.snapshot.reserve(), world.image(1, "orders", [5]))
+    world.cache.refresh()
+    topic = world.cache.topic("orders")
+    world.snapshot.announce_all()
+    assert world.cache.refresh() and world.cache.topic("orders") is topic, "its row was not read"
+
+
+def test_a_second_look_of_the_writer_finds_no_row_twice(world):
+    world.snapshot.publish(world.snapshot.reserve(), world.image(1, "orders", [5]))
+    world.snapshot.release(world.snapshot.reserve())
+    for _ in range(2):
+        assert world.snapshot.recover() == {_id(1): 0} and world.snapshot.free_rows == 7
+    assert [world.snapshot.reserve() for _ in range(2)] == [1, 2]
