@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from mpbroker.cluster.cluster_image import ClusterImage, PartitionId
+from mpbroker.cluster.cluster_image import DELETED_LEADER, NO_LEADER, ClusterImage, PartitionId
 from mpbroker.metadata.cluster_records import PartitionRecord
 from mpbroker.metadata.keys import Keys
 from mpbroker.metadata.meta_store import Delete, DeletePrefix, Put
@@ -227,3 +227,7 @@ def test_moves_of_the_first_partitions_leave_the_others_as_they_are(adding, remo
 
 def test_an_image_of_nothing_is_of_no_revision():
     assert loaded(MemoryStore()).rev == 0
+
+
+def test_leaders_that_are_none_have_kafkas_numbers():
+    assert (NO_LEADER, DELETED_LEADER) == (-1, -2)

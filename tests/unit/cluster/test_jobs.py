@@ -6,7 +6,16 @@ from types import SimpleNamespace
 import pytest
 
 from mpbroker.cluster.cluster_config import MAX_TRANSACTION_OPERATIONS
-from mpbroker.cluster.jobs import LINK_OPERATIONS, Jobs, StepBuilder
+from mpbroker.cluster.jobs import (
+    BROKERS,
+    CLASSES,
+    CLIENTS,
+    ELECTION,
+    LINK_OPERATIONS,
+    MAX_IN_DOUBT,
+    Jobs,
+    StepBuilder,
+)
 from mpbroker.metadata.meta_store import Absent, Committed, DeletePrefix, ModRev, Put, Unknown, Version
 
 
@@ -79,3 +88,8 @@ def test_so_many_operations_and_so_many_checks(image, first, second, brokers, fi
 def test_a_large_store_is_not_asked_for_more_than_others_take(image, most, room):
     builder = StepBuilder(image, most)
     assert [builder.add(put("a")) for _ in range(room + 1)] == [True] * room + [False]
+
+
+def test_elections_go_before_commands_of_brokers_and_these_before_those_of_clients():
+    assert (ELECTION, BROKERS, CLIENTS, CLASSES) == (0, 1, 2, 3)
+    assert (MAX_IN_DOUBT, LINK_OPERATIONS) == (16, 2), "the guard and the link"

@@ -3,6 +3,7 @@
 import pytest
 
 from mpbroker.cluster.cluster_config import ClusterConfig
+from mpbroker.cluster.topic_jobs import MAX_TRIES, TOPIC
 from mpbroker.errors import ErrorCode
 from mpbroker.metadata.commands import (
     AlterConfigs,
@@ -108,3 +109,7 @@ class TestTopics:
         assert bench.controller.image.configs_of("t") == {"segment.bytes": "1048576"}
         strange = ConfigChanges(2, "u", [ConfigChange("segment.bytes", 0, "1048576")])
         assert bench.ask(AlterConfigs([strange])).results[0].error_code == 3
+
+
+def test_the_type_of_a_topics_settings_and_the_bound_of_tries():
+    assert (TOPIC, MAX_TRIES) == (2, 20)

@@ -3,7 +3,7 @@
 import pytest
 
 from mpbroker.cluster.cluster_config import MAX_PARTITIONS_PER_REQUEST
-from mpbroker.cluster.wanted_state import Lead, Named, PartitionView, Stop, WantedState
+from mpbroker.cluster.wanted_state import Batch, Lead, Named, PartitionView, Stop, WantedState
 
 OLD, NEW = b"o" * 16, b"n" * 16
 
@@ -371,3 +371,7 @@ def test_a_new_life_waits_for_its_first_request_from_its_beginning(wanted):
     assert (wanted.oldest_age_ms(50), wanted.queue_size) == (40, 1)
     wanted.next_batch(70)
     assert wanted.queue_time.sum_ms == 60
+
+
+def test_a_view_recovers_and_a_request_is_all_there_is_only_if_it_is_said():
+    assert view().recovering is False and Batch({}, {}, brokers=True).full is False

@@ -5,6 +5,7 @@ import pytest
 from mpbroker.controller import controller_store as module
 from mpbroker.controller.controller_context import TopicState
 from mpbroker.controller.controller_store import (
+    MAX_OPERATIONS_KEPT,
     MAX_PRODUCER_ID,
     PRODUCER_ID_BLOCK,
     BrokerLayer,
@@ -233,3 +234,14 @@ def test_producer_ids_that_another_takes_at_the_same_time_are_not_given_out_twic
         with pytest.raises(StoreChanged):
             first.allocate_producer_ids()
         assert second.allocate_producer_ids() == 2 * taken + PRODUCER_ID_BLOCK
+
+
+def test_what_is_kept_of_answers_and_given_out_of_producer_ids():
+    """Blocks and their end are Kafka's; an answer is kept for as many commands as may be under way at once."""
+    assert (PRODUCER_ID_BLOCK, MAX_PRODUCER_ID, MAX_OPERATIONS_KEPT) == (1000, 2**63 - 1, 512)
+    store = MemoryStore()
+    kept = ControllerStore(store, KEYS, 1)
+    kept.create_topics([topic()], 0, b"")
+    kept.finish_deletion(TOPIC.id)
+    kept.allocate_producer_ids()
+    assert [page.entries for page in store.scan(KEYS.operations)] == [()], "no answer of a command without a number"
