@@ -15,7 +15,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from mpbroker.cluster.cluster_image import DELETED_LEADER, NO_LEADER, Change, ClusterImage, LiveBroker, PartitionId
 from mpbroker.cluster.wanted_state import PartitionView, Stop, WantedState
 
-UNKNOWN_EPOCH = -1
 DELETED_EPOCH = -2
 
 

@@ -15,7 +15,6 @@ from mpbroker.protocol.types import ZERO_UUID
 UNKNOWN_EPOCH: Final = -1
 DURING_DELETE: Final = -2
 """Leader and leader epoch of a topic that is being deleted."""
-NO_LEADER: Final = -1
 
 
 class Epochs(NamedTuple):
