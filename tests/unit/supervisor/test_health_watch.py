@@ -105,3 +105,13 @@ def test_the_first_look_is_a_second_after_the_start(monkeypatch):
         now[0] += later
         assert watch.look() is looked
     assert looks == [50 + LOOK_EVERY_NS, 50 + 2 * LOOK_EVERY_NS]
+
+
+def test_what_is_judged_knows_what_handlers_hold(monkeypatch):
+    seen, held = [], lambda: {48: 2}
+    page = SimpleNamespace(state=BrokerState.RUNNING, processes=list, rings=list, reserved_handlers=3)
+    monkeypatch.setattr(health_watch, "PageView", lambda name: seen.append(name) or page)
+    monkeypatch.setattr(health_watch.health, "judge", lambda facts, now_ns: seen.append((facts, now_ns)) or [])
+    watch = HealthWatch("/page", held, Lines())
+    assert watch._find(7) == watch._find(8) == {} and seen[0] == "/page" and len(seen) == 3, "mapped once"
+    assert seen[1] == (health.Facts(BrokerState.RUNNING, 7, [], [], 3, held), 7)

@@ -1,6 +1,7 @@
 """Which listeners the acceptor has, as the supervisor knows it."""
 
 import os
+from types import SimpleNamespace
 
 import pytest
 
@@ -79,3 +80,11 @@ def test_a_successor_hears_nothing_of_what_was_for_the_one_before(listening, pas
 def test_at_the_end_both_ends_are_closed(passed):
     passed.close()
     assert (passed._channel.fileno(), passed.acceptors_end.fileno()) == (-1, -1)
+
+
+def test_what_was_for_the_one_before_is_closed_also_where_it_had_no_descriptor(listening, passed, monkeypatch):
+    """The kernel drops one where the table of descriptors is full."""
+    closed = []
+    left = [SimpleNamespace(listening=None), SimpleNamespace(listening=SimpleNamespace(close=lambda: closed.append(1)))]
+    monkeypatch.setattr(listener_passing, "receive", lambda channel: left.pop(0) if left else None)
+    assert sorted(passed.begin(listening)) == [0, 1] and closed == [1] and left == []

@@ -79,7 +79,7 @@ def test_those_that_leave_are_wanted_again_only_when_there_is_no_other_place():
     staff.want(1, 3).want(1, 1)
     assert staff.there("handler", leaving=True) == [(2, None), (3, None)]
     staff.want(1, 2)
-    assert [worker.plan.index for worker in staff.changes.stay] == [2]
+    assert [worker.plan.index for worker in staff.changes.stay] == [2] and staff.changes.short == {}
     staff.gone()
     assert [plan.index for plan in staff.want(1, 3).changes.come] == [3]
 
@@ -132,3 +132,16 @@ def test_the_places_of_each_listeners_processors_also_of_those_that_left():
     assert staff.staffing.left_places() == [3, 4]
     assert staff.staffing.forget(1) == [2, 4]
     assert staff.staffing.processors() == {0: [1, 3], 2: [0]}
+
+
+def test_a_listener_has_its_own_places_back_before_it_takes_anybodys():
+    """What its last process passed back there may still lie in them."""
+    staff = Staff(6, 10)
+    staff.want(2, 1).want(1, 1).gone()
+    assert staff.staffing.processors() == {0: [1, 3], 1: [2, 4], 2: [0]}
+    for worker in [each for each in staff.workers.all if each.plan.listener == 0]:
+        staff.workers.remove(worker)
+    without = (LISTENERS[0]._replace(removed=True), *LISTENERS[1:])
+    assert staff.staffing.forget(0) == [1, 3]
+    changes = staff.staffing.changes(config(3, 1), without)
+    assert [(plan.index, plan.listener) for plan in changes.come] == [(4, 1), (1, 1)]

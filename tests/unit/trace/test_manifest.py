@@ -1,5 +1,9 @@
 """The manifest: one line per closed segment, torn lines ignored, rebuildable."""
 
+import os
+
+import pytest
+
 from mpbroker.trace import manifest
 from tests.unit.trace.traces import full_request, write_segment
 
@@ -49,6 +53,7 @@ def test_deleted_files_disappear(tmp_path):
     assert [row.first_seq for row in manifest.read(tmp_path)] == [2]
     manifest.forget(tmp_path, {infos[0].path.name})
     assert (tmp_path / manifest.FILE).read_bytes().count(b"\n") == 1
+    assert infos[1].path.name.encode() in (tmp_path / manifest.FILE).read_bytes()
 
 
 def test_a_manifest_that_is_written_anew_is_this_users(tmp_path):
@@ -66,3 +71,29 @@ def test_damaged_segments_are_named_and_left_out(tmp_path):
     complaints = []
     assert len(manifest.segments(tmp_path, complaints=complaints)) == 2
     assert len(complaints) == 1 and "broken.mpt" in complaints[0]
+
+
+@pytest.mark.parametrize("torn", [b"", b"x", b'{"file":"b4'])
+def test_a_line_that_is_added_is_on_the_disk_and_this_users(tmp_path, monkeypatch, torn):
+    path, synced = tmp_path / manifest.FILE, []
+    if torn:
+        path.write_bytes(torn)
+    info, before = write_segment(tmp_path, [full_request(0)]), len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(manifest.os, "fsync", lambda file: synced.append((os.fstat(file).st_size, path.read_bytes())))
+    manifest.append(tmp_path, info)
+    whole = path.read_bytes()
+    assert synced == [(len(whole), whole)] and len(os.listdir("/proc/self/fd")) == before
+    assert whole.startswith(torn + b"\n" if torn else b"{") and [row.file for row in manifest.read(tmp_path)] == [
+        info.path.name
+    ]
+    assert torn or path.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_takes_the_manifests_place_is_on_the_disk(tmp_path, monkeypatch):
+    """Whole, before it does: a machine that stops then has the old one or the new one."""
+    infos, synced = _two_segments(tmp_path), []
+    path, new = tmp_path / manifest.FILE, tmp_path / (manifest.FILE + ".new")
+    first, second = path.read_bytes().splitlines(keepends=True)
+    monkeypatch.setattr(manifest.os, "fsync", lambda file: synced.append((new.read_bytes(), path.read_bytes())))
+    manifest.forget(tmp_path, {infos[0].path.name})
+    assert synced == [(second, first + second)] and path.read_bytes() == second and not new.exists()

@@ -13,9 +13,11 @@ from mpbroker.trace.notice import (
     ConnectionOpened,
     NoticesLost,
     ProcessorBegan,
+    RoleChanged,
     SoftwareNamed,
 )
 from mpbroker.trace.notice_intake import NoticeIntake
+from mpbroker.trace.role_change import NO_LEADER, RoleChange
 
 
 class World:
@@ -117,3 +119,27 @@ def test_without_a_pipe_and_without_writers_nothing_happens(tmp_path):
     os.close(writing)
     assert NoticeIntake(reading, DictionaryWriter(tmp_path, 1, 2), lambda *_: None).take() == 0
     os.close(reading)
+
+
+@pytest.mark.parametrize(("leader", "known"), [(0, 0), (7, 7), (NO_LEADER, None)])
+def test_a_change_of_role_is_no_processors(tmp_path, leader, known):
+    told, fields = [], (5, 0xDEADBEEF, 3, 7, 0, 1, 40, 12, 2)
+    reading, writing = os.pipe2(os.O_NONBLOCK)
+    os.write(writing, notice.encode(RoleChanged(*fields, leader)))
+    intake = NoticeIntake(reading, DictionaryWriter(tmp_path, 1, 2), lambda *how: told.append(how))
+    assert intake.take() == 1 and told == [(notice.NO_PROCESSOR, RoleChange(*fields, known).pack(0))]
+    os.close(reading), os.close(writing)
+
+
+def test_every_descriptor_is_a_pipe(tmp_path, monkeypatch):
+    """0 is one where the tracer's input was closed."""
+    lines = [notice.encode(ProcessorBegan(1, 1)), b""]
+    monkeypatch.setattr(notice_intake.os, "read", lambda fd, most: lines.pop(0))
+    assert NoticeIntake(0, DictionaryWriter(tmp_path, 1, 2), lambda *_: None).take() == 1 and lines == []
+
+
+@pytest.mark.parametrize(("length", "junk"), [(4096, 0), (4097, 1)])
+def test_the_beginning_of_a_line_is_kept_as_long_as_one_can_be(world, length, junk):
+    os.write(world.writing, b"x" * length)
+    assert world.intake.take() == 0
+    assert (len(world.intake._rest), world.intake.junk) == (0 if junk else length, junk)
