@@ -181,3 +181,26 @@ def test_what_is_known_is_bounded_and_the_oldest_forgotten(writer, monkeypatch):
     assert len(writer._waiting) == waiting
     writer.client(0, "c")
     assert len(writer._waiting) == waiting + 1
+
+
+def test_a_write_in_part_gives_the_descriptor_back_and_none_is_given_back_twice(writer, monkeypatch):
+    """0 is a descriptor where the tracer's input was closed; -1 is none."""
+    closed, write = [], os.write
+    assert writer._file == -1
+    writer.client(7, "billing")
+    writer.flush()
+    descriptor = writer._file
+    writer.client(8, "other")
+    with monkeypatch.context() as patch:
+        patch.setattr(dictionary_writer.os, "write", lambda file, data: write(file, data[:5]))
+        with pytest.raises(OSError, match="written in part"):
+            writer.flush()
+    assert writer._file == -1
+    with pytest.raises(OSError):
+        os.fstat(descriptor)
+    with monkeypatch.context() as patch:
+        patch.setattr(dictionary_writer.os, "close", closed.append)
+        writer._file = 0
+        for _ in range(2):
+            writer.close()
+            assert closed == [0] and writer._file == -1
