@@ -247,7 +247,7 @@ def _static_member(
                 f"id is owned by {static.id} member."
             )
             return Refusal(ErrorCode.UNRELEASED_INSTANCE_ID, sentence)
-        return static.but(id=member_id, epoch=0, previous_epoch=0)
+        return static  # whose place is taken: replace_static
     if static is None:
         return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     fenced = _fenced_instance(static, member_id, instance_id)

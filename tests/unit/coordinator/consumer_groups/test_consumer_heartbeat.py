@@ -3,6 +3,8 @@ what it has. The codes and sentences are Kafka's."""
 
 import pytest
 
+from mpbroker.coordinator.consumer_groups.consumer_heartbeat import _epoch_refusal
+from mpbroker.coordinator.consumer_groups.consumer_member import ConsumerMember, MemberState
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -178,3 +180,23 @@ def test_only_who_joins_makes_a_group(epoch):
     answer = beat(calls, "a", epoch, instance_id="i")
     assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert calls.world.coordinator.counts.groups == 0
+
+
+@pytest.mark.parametrize(
+    ("state", "held", "code"),
+    [
+        (MemberState.STABLE, None, None),
+        (MemberState.STABLE, (0,), None),
+        (MemberState.UNKNOWN, (), None),
+        (MemberState.UNKNOWN, (0,), FENCED),
+        (MemberState.UNKNOWN, None, FENCED),
+    ],
+)
+def test_a_member_whose_state_was_written_by_a_later_version_begins_anew(state, held, code):
+    """Only one that has nothing, and says so, goes on."""
+    calls = Calls()
+    message = ConsumerGroupHeartbeatRequest(
+        GROUP, "a", 3, topic_partitions=held if held is None else having(calls, *held)
+    )
+    refusal = _epoch_refusal(ConsumerMember("a", epoch=3, state=state), message, False)
+    assert (refusal and refusal.code) == code
