@@ -211,8 +211,63 @@ static void rows(void)
     fixture_close(&f);
 }
 
+/* Every row of the table, in one chain or in all of them: each is walked to once, found, and given back by its own. */
+static void many(int64_t apart)
+{
+    bool seen[FIX_PRODUCERS] = {false};
+    uint32_t of_another, chain = 0, at = 0, count = 0;
+    fixture_open(&f);
+    fixture_partition(&f, 0);
+    fixture_partition(&f, 1);
+    of_another = mpb_producer_row(&f.log, 1, 3 * apart, false);
+    for (int64_t i = 0; i < FIX_PRODUCERS - 1; i++) {
+        uint32_t taken = mpb_producer_row(&f.log, 0, i * apart, false);
+        const struct mpb_producer_batch one = kept_batch(i, 0, 0, 1);
+        CHECK(taken != 0 && taken != of_another);
+        if (i % 2 == 0)
+            mpb_producer_keep(&f.core, taken, &one, 5000 + i);
+    }
+    CHECK_EQ(mpb_producer_row(&f.log, 0, FIX_PRODUCERS * apart, false), 0); /* there are no more */
+    CHECK(mpb_load_relaxed(&f.core.producers[FIX_PRODUCERS - 1].owner) != 0);
+    for (struct mpb_producer *p; (p = mpb_producer_next(&f.core, row(), &chain, &at)) != NULL; count++) {
+        CHECK(p == &f.core.producers[at - 1] && p->producer_id % apart == 0 && !seen[p->producer_id / apart]);
+        seen[p->producer_id / apart] = true;
+    }
+    CHECK_EQ(count, FIX_PRODUCERS - 1);
+    CHECK_EQ(mpb_producers_truncate(&f.core, row(), FIX_PRODUCERS), 0); /* nothing is above; some have nothing at all */
+    CHECK_EQ(mpb_producers_truncate(&f.core, row(), 0), FIX_PRODUCERS / 2);
+    for (int64_t i = 0; i < FIX_PRODUCERS - 1; i++) {
+        uint32_t found = mpb_producer_find(&f.core, row(), i * apart);
+        CHECK(found != 0 && f.core.producers[found - 1].producer_id == i * apart);
+        CHECK_EQ(mpb_producer_rebuilding(&f.core, row(), i * apart), i % 2 == 0 ? found : 0);
+        CHECK(!mpb_producer_free_lost(&f.core, found - 1, 0) && !mpb_producer_free_lost(&f.core, found - 1, 1));
+        CHECK(!mpb_producer_free_once(&f.core, found - 1, 1, -1));
+    }
+    CHECK_EQ(mpb_producer_rebuilding(&f.core, row(), FIX_PRODUCERS * apart), 0);
+    mpb_producers_rebuilt(&f.core, row());
+    for (int64_t i = 0; i < FIX_PRODUCERS - 1; i++)
+        CHECK_EQ(mpb_producer_rebuilding(&f.core, row(), i * apart), 0);
+    const uint32_t freed = mpb_load_relaxed(&f.core.header->producers_freed);
+    for (int64_t i = 0; i < FIX_PRODUCERS / 2; i++) { /* from the middle of a chain, too: the others stay */
+        uint32_t found = mpb_producer_find(&f.core, row(), i * apart);
+        CHECK(mpb_producer_free_once(&f.core, found - 1, 0, -1)); /* nothing is known of any */
+        CHECK(mpb_load_relaxed(&f.core.producers[found - 1].owner) == 0);
+        CHECK_EQ(mpb_load_relaxed(&f.core.producers[found - 1].count), 0);
+        CHECK(mpb_producer_find(&f.core, row(), i * apart) == 0);
+        CHECK(mpb_producer_find(&f.core, row(), (FIX_PRODUCERS - 2) * apart) != 0);
+    }
+    mpb_producers_free(&f.log, 0);
+    CHECK_EQ(mpb_load_relaxed(&f.core.header->producers_freed) - freed, FIX_PRODUCERS - 1);
+    chain = at = 0;
+    CHECK(mpb_producer_next(&f.core, row(), &chain, &at) == NULL);
+    CHECK_EQ(mpb_producer_find(&f.core, &f.core.partitions[1], 3 * apart), of_another);
+    fixture_close(&f);
+}
+
 int main(void)
 {
+    many(1);
+    many(MPB_PRODUCER_CHAINS);
     against_a_list();
     sequences();
     rows();
