@@ -3,6 +3,7 @@
 #include "tests/log/append_scenarios.h"
 
 #include "log/producer.h"
+#include "log/producer_sweep.h"
 #include "log/transaction.h"
 
 enum { ID = 9, STEPS = 3000 };
@@ -264,8 +265,42 @@ static void many(int64_t apart)
     fixture_close(&f);
 }
 
+/* Rows that a dead process took and put into no chain are given back, each under its own partition's lock. */
+static void swept(void)
+{
+    static const uint32_t LOST[][2] = {{0, 1}, {7, 2}, {40, 1}}; /* row, partition's ordinal + 1 */
+    enum { HIGH = 41, NO_PARTITION = FIX_PARTITIONS + 1, UNMADE = 6, CHAINED = 3 };
+    int status;
+    fixture_open(&f);
+    fixture_partition(&f, 0);
+    fixture_partition(&f, 1);
+    f.log.producer_hint = CHAINED;
+    CHECK_EQ(mpb_producer_row(&f.log, 1, ID, true), CHAINED + 1);
+    for (size_t i = 0; i < sizeof LOST / sizeof *LOST; i++)
+        mpb_store_relaxed(&f.core.producers[LOST[i][0]].owner, LOST[i][1]);
+    mpb_store_relaxed(&f.core.producers[9].owner, NO_PARTITION);
+    mpb_store_relaxed(&f.core.producers[10].owner, UNMADE + 1); /* whose lock nobody made */
+    mpb_store_relaxed(&f.core.producers[HIGH].owner, 1);        /* nobody ever took one from here on */
+    mpb_store_relaxed(&f.core.header->producers_high, HIGH);
+    CHECK_EQ(mpb_producers_sweep(&f.log), 3);
+    for (size_t i = 0; i < sizeof LOST / sizeof *LOST; i++)
+        CHECK_EQ(mpb_load_relaxed(&f.core.producers[LOST[i][0]].owner), 0);
+    CHECK(mpb_load_relaxed(&f.core.producers[9].owner) != 0 && mpb_load_relaxed(&f.core.producers[10].owner) != 0);
+    CHECK(mpb_load_relaxed(&f.core.producers[HIGH].owner) == 1);
+    CHECK_EQ(mpb_producer_find(&f.core, &f.core.partitions[1], ID), CHAINED + 1);
+    mpb_store_relaxed(&f.core.header->producers_high, FIX_PRODUCERS + 9); /* whatever it says, the table ends */
+    CHECK_EQ(mpb_producers_sweep(&f.log), 1);
+    CHECK_EQ(mpb_producers_sweep(&f.log), 0);
+    pid_t child = fork(); /* every lock is free */
+    if (child == 0)
+        _exit(mpb_partition_lock(&f.log, 0) != 0 || mpb_partition_lock(&f.log, 1) != 0);
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    fixture_close(&f);
+}
+
 int main(void)
 {
+    swept();
     many(1);
     many(MPB_PRODUCER_CHAINS);
     against_a_list();
