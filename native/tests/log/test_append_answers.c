@@ -288,7 +288,8 @@ static void times(void)
     static const struct {
         bool log_append_time;
         int64_t found, told, kept;
-    } CASES[] = {{false, MPB_RECORDS_UNSEEN, -1, 100}, {false, 70, -1, 70}, {false, -1, -1, -1}, {true, 70, 5000, 5000}};
+    } CASES[] = {
+        {false, MPB_RECORDS_UNSEEN, -1, 100}, {false, 70, -1, 70}, {false, -1, -1, -1}, {true, 70, 5000, 5000}};
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         struct mpb_append_options options = FIX_OPTIONS;
         struct mpb_batch_info info;

@@ -104,14 +104,14 @@ static void written_together(void)
 {
     struct pair pair = {"two of no producer", at_base(2), at_base(4), 1, 0, 6, 1000, 1};
     const struct pair plain = pair;
-#define CASE(name, changes)  \
-    do {                     \
-        pair = plain;        \
-        pair.what = name;    \
-        changes;             \
-        begin();             \
-        check_pair(&pair);   \
-        fixture_close(&f);   \
+#define CASE(name, changes) \
+    do {                    \
+        pair = plain;       \
+        pair.what = name;   \
+        changes;            \
+        begin();            \
+        check_pair(&pair);  \
+        fixture_close(&f);  \
     } while (0)
     CASE("plain", (void)0);
     CASE("of one record", (pair.one.spec.records = pair.two.spec.records = 1, pair.two.base = 3, pair.leo = 4));
@@ -125,8 +125,8 @@ static void written_together(void)
     CASE("more than an interval", (pair.two.spec.payload += INTERVAL - 2 * FIRST_BYTES + 1, pair.commits = 2));
     CASE("later time second", (pair.two.spec.timestamp = 3000, pair.largest = 3000, pair.largest_at = 5));
     CASE("later time first", (pair.one.spec.timestamp = 3000, pair.largest = 3000, pair.largest_at = 3));
-    CASE("both later", (pair.one.spec.timestamp = pair.two.spec.timestamp = 3000, pair.largest = 3000,
-                        pair.largest_at = 3));
+    CASE("both later",
+         (pair.one.spec.timestamp = pair.two.spec.timestamp = 3000, pair.largest = 3000, pair.largest_at = 3));
     CASE("as many records as can be counted", (pair.one.records = INT32_MAX - 2));
     CASE("more records", (pair.one.records = INT32_MAX - 1, pair.commits = 2));
     CASE("a damaged one second", (pair.two.damaged = true, pair.error = MPB_ERR_CORRUPT_MESSAGE, pair.leo = 4));
@@ -139,9 +139,9 @@ static void written_together(void)
     CASE("one of an epoch to come",
          (pair.two.epoch = 6, pair.error = MPB_ERR_OFFSET_OUT_OF_RANGE, pair.leo = 4, pair.commits = 1));
     /* Offsets of a segment are counted from its base in 31 bits: the second one begins another. */
-    CASE("more offsets than a segment has", (pair.one.delta = INT32_MAX - 3, pair.two.base = INT32_MAX,
-                                             pair.two.delta = 2, pair.commits = 3, pair.leo = INT32_MAX + 3ll,
-                                             pair.largest_at = INT32_MAX + 2ll));
+    CASE("more offsets than a segment has",
+         (pair.one.delta = INT32_MAX - 3, pair.two.base = INT32_MAX, pair.two.delta = 2, pair.commits = 3,
+          pair.leo = INT32_MAX + 3ll, pair.largest_at = INT32_MAX + 2ll));
 #undef CASE
 }
 
@@ -151,7 +151,8 @@ static void at_a_segments_bounds(void)
     static const struct {
         int32_t segment;
         uint32_t commits, segments;
-    } CASES[] = {{4 * FIRST_BYTES, 1, 1}, {4 * FIRST_BYTES - 1, 3, 2}, {3 * FIRST_BYTES - 1, 4, 2}, {FIRST_BYTES, 6, 4}};
+    } CASES[] = {
+        {4 * FIRST_BYTES, 1, 1}, {4 * FIRST_BYTES - 1, 3, 2}, {3 * FIRST_BYTES - 1, 4, 2}, {FIRST_BYTES, 6, 4}};
     const struct mpb_new_role role = fixture_role(MPB_ROLE_FOLLOWER, EPOCH, 0);
     const struct told three[] = {at_base(2), at_base(4), at_base(6)};
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
@@ -240,8 +241,8 @@ static void ends(void)
     static const struct {
         int64_t leader_hw, leader_log_start, hw, log_start;
         uint32_t commits;
-    } CASES[] = {{1, 0, 1, 0, 1}, {1, 0, 1, 0, 0}, {0, 0, 1, 0, 0}, {1, 2, 1, 0, 0}, {1, 1, 1, 1, 1},
-                 {2, 2, 2, 2, 1}, {9, 1, 2, 2, 0}, {-1, -1, 2, 2, 0}};
+    } CASES[] = {{1, 0, 1, 0, 1}, {1, 0, 1, 0, 0}, {0, 0, 1, 0, 0}, {1, 2, 1, 0, 0},
+                 {1, 1, 1, 1, 1}, {2, 2, 2, 2, 1}, {9, 1, 2, 2, 0}, {-1, -1, 2, 2, 0}};
     begin();
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         uint64_t before = mpb_load_relaxed(&f.core.partitions[0].selector);

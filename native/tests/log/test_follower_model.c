@@ -116,9 +116,8 @@ static int64_t end_of_transaction(uint32_t i)
 {
     if (list[i].kind != MPB_BATCH_IN_TRANSACTION)
         return -1;
-    for (uint32_t before = i; before > 0 && !(is_marker(&list[before - 1]) &&
-                                              list[before - 1].producer_id == list[i].producer_id);
-         before--)
+    for (uint32_t before = i;
+         before > 0 && !(is_marker(&list[before - 1]) && list[before - 1].producer_id == list[i].producer_id); before--)
         if (list[before - 1].producer_id == list[i].producer_id)
             return -1;
     for (uint32_t at = i; at < taken; at++)
@@ -293,7 +292,8 @@ static void is_read_back(void)
     uint32_t length;
     for (uint32_t i = 0; i < BATCHES; i++)
         for (int64_t offset = i == 0 ? 0 : list[i - 1].last + 1; offset <= list[i].last; offset++) {
-            int error = mpb_log_find(&f.log, 0, NULL, offset, MPB_READ_REPLICA_TO_HIGH_WATERMARK, sizeof got, true, &plan);
+            int error = mpb_log_find(&f.log, 0, NULL, offset, MPB_READ_REPLICA_TO_HIGH_WATERMARK, sizeof got, true,
+                                     &plan);
             CHECK_EQ(error, offset < log_start ? MPB_ERR_OFFSET_OUT_OF_RANGE : 0);
             if (error != 0)
                 continue;

@@ -96,7 +96,8 @@ static void against_a_list(void)
         copy = (struct mpb_partition_copy){0};
         mpb_replicas_forget(&f.core, row());
         struct mpb_replicas *replicas = mpb_replicas_of(&f.core, row());
-        CHECK(replicas == &f.core.replicas[0] && replicas->ids[0][0] == -1 && replicas->ids[1][MPB_MAX_REPLICAS - 1] == -1);
+        CHECK(replicas == &f.core.replicas[0] && replicas->ids[0][0] == -1 &&
+              replicas->ids[1][MPB_MAX_REPLICAS - 1] == -1);
         for (int step = 0; step < 600; step++) {
             uint32_t choice = roll_dice(40), before = copy.epochs;
             if (choice < 26)

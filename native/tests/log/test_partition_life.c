@@ -117,13 +117,20 @@ static void ends(void)
         int error;
         int64_t log_start, hw;
     } CASES[] = {
-        {true, 0, 0, 0, 12},  {true, 13, MPB_ERR_OFFSET_OUT_OF_RANGE, 0, 12},
-        {false, 13, 0, 0, 12}, {false, -1, 0, 0, 0},
-        {true, 1, MPB_ERR_OFFSET_OUT_OF_RANGE, 0, 0}, {true, 0, 0, 0, 0},
-        {false, 7, 0, 0, 7},  {true, -1, MPB_ERR_OFFSET_OUT_OF_RANGE, 0, 7},
-        {true, 6, 0, 6, 7},   {true, 5, 0, 6, 7},
-        {true, 7, 0, 7, 7},   {false, 6, 0, 7, 7},
-        {false, 8, 0, 7, 8},  {false, 12, 0, 7, 12},
+        {true, 0, 0, 0, 12},
+        {true, 13, MPB_ERR_OFFSET_OUT_OF_RANGE, 0, 12},
+        {false, 13, 0, 0, 12},
+        {false, -1, 0, 0, 0},
+        {true, 1, MPB_ERR_OFFSET_OUT_OF_RANGE, 0, 0},
+        {true, 0, 0, 0, 0},
+        {false, 7, 0, 0, 7},
+        {true, -1, MPB_ERR_OFFSET_OUT_OF_RANGE, 0, 7},
+        {true, 6, 0, 6, 7},
+        {true, 5, 0, 6, 7},
+        {true, 7, 0, 7, 7},
+        {false, 6, 0, 7, 7},
+        {false, 8, 0, 7, 8},
+        {false, 12, 0, 7, 12},
     };
     fixture_open(&f);
     fixture_partition(&f, 0);
@@ -255,7 +262,8 @@ static int fail_to_open(enum mpb_io_call call, size_t *limit)
  * broken, or was before, is done without; a shortage in the process says nothing of a directory. */
 static void handles(void)
 {
-    static const uint32_t SETS[][2] = {{0, 1}, {1, 1}, {MPB_SEGMENT_WAYS, 1}, {MPB_SEGMENT_WAYS + 1, 2}, {64, 64 / MPB_SEGMENT_WAYS}};
+    static const uint32_t SETS[][2] = {
+        {0, 1}, {1, 1}, {MPB_SEGMENT_WAYS, 1}, {MPB_SEGMENT_WAYS + 1, 2}, {64, 64 / MPB_SEGMENT_WAYS}};
     struct mpb_log log;
     uint32_t bad = 9;
     fixture_open(&f);

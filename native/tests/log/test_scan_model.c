@@ -84,7 +84,8 @@ static struct mpb_segment_scan scan_from(uint32_t first, bool with_index, int wa
     scan.max_timestamp = first == 0 ? 9999 : 1050;
     scan.max_timestamp_offset = 77;
     visited = 0;
-    CHECK_EQ(mpb_segment_scan(fds[0], with_index ? fds[1] : -1, with_index ? fds[2] : -1, &scan, visit, &first), wanted);
+    CHECK_EQ(mpb_segment_scan(fds[0], with_index ? fds[1] : -1, with_index ? fds[2] : -1, &scan, visit, &first),
+             wanted);
     return scan;
 }
 
@@ -100,7 +101,8 @@ static void found_is(const struct mpb_segment_scan *scan, uint32_t first, uint32
         }
         aborted += list[i].producer_id >= 0 && i % 4 == 3;
     }
-    CHECK(scan->end == end && scan->valid_bytes == at[valid] && scan->batches == valid - first && visited == valid - first);
+    CHECK(scan->end == end && scan->valid_bytes == at[valid] && scan->batches == valid - first &&
+          visited == valid - first);
     CHECK_EQ(scan->next_offset, valid > first ? list[valid - 1].base_offset + list[valid - 1].last_offset_delta + 1
                                 : first == 0  ? base
                                               : list[first].base_offset);
@@ -184,7 +186,8 @@ static void damaged_anywhere(void)
         CHECK_EQ(pwrite(fds[0], moved, sizeof moved, (off_t)at[last]), sizeof moved);
         const struct mpb_segment_scan scan = scan_from(0, false, 0);
         found_is(&scan, 0, MOVED[i] < 0 ? last : BATCHES, MOVED[i] < 0 ? MPB_END_CORRUPT : MPB_END_CLEAN);
-        list[last].base_offset = base + INT32_MAX - list[last].last_offset_delta + MOVED[i]; /* as far as a segment goes */
+        list[last].base_offset = base + INT32_MAX - list[last].last_offset_delta +
+                                 MOVED[i]; /* as far as a segment goes */
         mpb_put_be64(moved, list[last].base_offset);
         CHECK_EQ(pwrite(fds[0], moved, sizeof moved, (off_t)at[last]), sizeof moved);
         const struct mpb_segment_scan far = scan_from(0, false, 0);
