@@ -1,5 +1,6 @@
 """Whether a broker's listener is served, by the locks of its processors: seen by processes that hold none."""
 
+import fcntl
 import os
 import signal
 import socket
@@ -116,3 +117,18 @@ def test_a_file_is_opened_once_whatever_number_it_got(place, monkeypatch):
     for _ in range(2):
         assert locks.is_dead(1, "OUT")
     assert len(opened) == 1
+
+
+def test_a_lock_is_of_one_byte_and_so_is_the_question(place, tmp_path):
+    """Those beside it belong to others."""
+
+    def fifth_byte():
+        descriptor = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.lockf(descriptor, fcntl.LOCK_EX, 1, 5)
+        return descriptor
+
+    with process(fifth_byte) as (child, _), open(tmp_path / "file", "r+b") as file:
+        assert [lock_pid(file.fileno(), byte) for byte in (4, 5, 6)] == [None, child, None]
+    with supervisor(place) as (child, _), open(directory_of(place.sqlite_path) / "broker-1", "r+b") as file:
+        assert [lock_pid(file.fileno(), byte) for byte in (0, 1)] == [child, None]
+        assert lock_pid(file.fileno()) == child

@@ -139,3 +139,24 @@ def test_a_descriptor_may_have_the_number_0(store, files, monkeypatch):
     files.forget(7)
     assert closed == [0, 0]
     monkeypatch.undo()
+
+
+def test_files_are_opened_once_whatever_number_they_got(files, monkeypatch):
+    opened = []
+    monkeypatch.setattr(session_files.os, "open", lambda path, *_: opened.append(path.name) or 0)
+    monkeypatch.setattr(session_files.os, "pread", lambda *words: b"\nmachine start\n")
+    monkeypatch.setattr(session_files.os, "pwrite", lambda *words: None)
+    monkeypatch.setattr(session_files, "lock_pid", lambda *words: 77)
+    for _ in range(2):
+        assert files.holder("broker-1") == ("machine", "start", 77)
+        files.beat(7)
+    assert opened == ["broker-1", "s-7"]
+    files._owners.clear()
+    files._beats.clear()
+
+
+@pytest.mark.parametrize("content", [b"", b"\nmachine\n", b"\nmachine start more\n"])
+def test_a_lock_of_which_nobody_knows_whose_it_is_is_nobodys(files, monkeypatch, content):
+    (files.directory / "broker-1").write_bytes(content)
+    monkeypatch.setattr(session_files, "lock_pid", lambda *words: 77)
+    assert files.holder("broker-1") is None

@@ -144,3 +144,15 @@ def test_a_closed_one_holds_no_descriptor(tmp_path):
     assert set(os.listdir("/proc/self/fd")) > before
     watch.close()
     assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_death_is_looked_at_once(world):
+    """Its owner may be named for a while by sessions that nobody has ended."""
+    with subprocess.Popen(["sleep", "100"]) as one:
+        world.store.pids = {"broker-1": one.pid}
+        world.watch.take()
+        one.kill()
+        one.wait()
+    for _ in range(3):
+        world.watch.take()
+    assert world.store.looks == 2 and not world.watch._pidfds
