@@ -32,3 +32,9 @@ def test_a_partition_stays_on_its_one_broker(tmp_path, topic, number, replicas, 
     [found] = answer.responses[0].partitions
     assert (answer.error_code, found.partition_index, found.error_code) == (0, number, code)
     assert bool(found.error_message) == (code not in (ErrorCode.NONE, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS))
+
+
+@pytest.mark.parametrize(("topics", "sentence"), [([], ""), ([ReassignableTopic(name="t", partitions=[])], None)])
+def test_where_nothing_was_asked_for_kafka_says_so_with_an_empty_sentence(tmp_path, topics, sentence):
+    answer = InProcessBroker(tmp_path).call(AlterPartitionReassignmentsRequest(topics=topics), 0)
+    assert (answer.error_code, answer.error_message) == (0, sentence)

@@ -1,13 +1,19 @@
 """DeleteRecords: the log start moves at once, and is told when the log keeper has written it down."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from mpbroker.errors import ErrorCode
+from mpbroker.log.log_manager import PartitionBusyError
 from mpbroker.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from mpbroker.server.apis import PARKED
+from mpbroker.server.handlers import delete_records as handler
+from mpbroker.shm.layout import ParkedKind
 from tests.harness.in_process_broker import InProcessBroker
 from tests.unit.server.test_produce_fetch import batch, produce
 
@@ -116,3 +122,52 @@ def test_a_partition_that_goes_offline_meanwhile_says_so(broker):
     broker.step()
     answer = broker.decode(deleting(), 2, broker.collect()[0][2])
     assert told(answer) == [("t", 0, -1, ErrorCode.KAFKA_STORAGE_ERROR)]
+
+
+def test_a_topic_that_is_deleted_from_and_compacted_gives_records_up(broker):
+    ordinal = filled(broker, cleanup_policy="compact,delete")
+    assert begun(broker, ("t", 0, 4)) == []
+    assert written_down(broker, ordinal, 4) == [("t", 0, 4, 0)]
+
+
+class World:
+    """Topic t, whose row 40 is `busy` and whose others are moved; `did`: what was called."""
+
+    def __init__(self, monkeypatch):
+        self.did, self.busy, self.now_ms = [], {40}, 1000
+        note = lambda *words: self.did.append(words)  # noqa: E731
+        topic = SimpleNamespace(
+            id=b"T" * 16, partitions=[40, 41], internal=False, settings=SimpleNamespace(cleanup_policy=("delete",))
+        )
+        self.context = SimpleNamespace(
+            metadata=SimpleNamespace(refresh=lambda: None, topic={"t": topic}.get, topic_by_id=lambda _: topic),
+            clock=SimpleNamespace(monotonic_ms=lambda: self.now_ms),
+            log_manager=SimpleNamespace(
+                delete_records=self._delete, request_flush=lambda: note("flush"),
+                state=lambda ordinal: SimpleNamespace(start_written=0),
+            ),
+            port=SimpleNamespace(park=lambda request, kind: note("park", kind)),
+            purgatory=SimpleNamespace(try_complete_else_watch=lambda one: note("watch", one.deadline_ms, one.keys)),
+        )  # fmt: skip
+        waits = lambda context, request, busy, until_ms, again: note("wait", busy, until_ms, again)  # noqa: E731
+        monkeypatch.setattr(handler, "wait_for_partitions", waits)
+
+    def _delete(self, topic, ordinal, offset):
+        if ordinal in self.busy:
+            raise PartitionBusyError(ordinal)
+        return 0, offset
+
+
+def test_a_busy_partition_is_waited_for_and_at_last_timed_out(monkeypatch):
+    """The others' log starts are moved meanwhile, and then the log keeper is rung for them."""
+    world, message = World(monkeypatch), deleting(("t", 0, 4), ("t", 1, 5), timeout_ms=5000)
+    assert handler.handle(world.context, "request", message) is PARKED
+    [(_, busy, until_ms, again)] = world.did
+    assert (busy, until_ms) == ({40}, 6000)
+    world.now_ms = 6000
+    world.did.clear()
+    assert again(until_ms) is PARKED
+    assert world.did == [("flush",), ("park", ParkedKind.PRODUCE), ("watch", 6000, (41,))]
+    world.did.clear()
+    answer = handler._run(world.context, "request", deleting(("t", 0, 4)), 6000)
+    assert told(answer) == [("t", 0, -1, ErrorCode.REQUEST_TIMED_OUT)] and world.did == []

@@ -44,7 +44,8 @@ def test_version_6_names_topics_by_id_and_the_controller_gets_both(tmp_path):
     context = broker.handler.context
     context.metadata.refresh()
     ids = {name: context.metadata.topic(name).id for name in ("a", "b")}
-    asked = [(None, ids["a"]), ("b", bytes(16)), (None, b"x" * 16), ("a", ids["a"]), (None, bytes(16))]
+    twice = [(None, b"y" * 16)] * 2
+    asked = [(None, ids["a"]), ("b", bytes(16)), (None, b"x" * 16), ("a", ids["a"]), (None, bytes(16)), *twice]
     message = DeleteTopicsRequest(
         topics=[DeleteTopicState(name=name, topic_id=topic_id) for name, topic_id in asked], timeout_ms=1000
     )
@@ -59,6 +60,7 @@ def test_version_6_names_topics_by_id_and_the_controller_gets_both(tmp_path):
         (None, b"x" * 16, ErrorCode.UNKNOWN_TOPIC_ID),
         ("a", ids["a"], ErrorCode.INVALID_REQUEST),
         (None, bytes(16), ErrorCode.INVALID_REQUEST),
+        (None, b"y" * 16, ErrorCode.INVALID_REQUEST),
     ]
 
 

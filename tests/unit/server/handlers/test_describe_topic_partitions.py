@@ -34,6 +34,9 @@ def test_no_names_mean_all_and_pages_follow_each_other(broker):
     assert ask(broker, limit=2) == ([(0, "a", [0, 1])], ("a", 2))
     assert ask(broker, limit=2, cursor=("a", 2)) == ([(0, "a", [2]), (0, "b", [0])], ("b", 1))
     assert ask(broker, limit=3) == ([(0, "a", [0, 1, 2])], ("b", 0))
+    assert ask(broker, limit=2, cursor=("a", 0)) == ([(0, "a", [0, 1])], ("a", 2))
+    assert ask(broker, limit=0) == ([(0, "a", [0])], ("a", 1)), "one is the least"
+    assert ask(broker, limit=-5, cursor=("b", 0)) == ([(0, "b", [0])], ("b", 1))
     assert ask(broker, limit=0, cursor=("b", 1)) == ([(0, "b", [1])], None)
 
 

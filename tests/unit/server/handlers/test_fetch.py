@@ -54,7 +54,7 @@ class World:
         self.monkeypatch.setattr(module, name, value)
 
     def _plan(self, context, message, version, *most, **look):
-        self.note("plan", *most, *look)
+        self.note("plan", *most, *(name for name, wanted in look.items() if wanted))
         return self.plans.pop(0)
 
     def _conclude(self, plan):
@@ -176,6 +176,7 @@ def test_the_native_path_learns_what_was_asked_and_the_trace_the_first_ones_name
         ([("t", [(0, 5)]), ("u", [(0, 1)]), ("t", [(1, 6)])], [("t", [(0, 5)]), ("u", [(0, 1)]), ("t", [(1, 6)])]),
         ([("t", [(0, 5)]), ("t", [(1, 6), (0, 7)])], [("t", [(0, 7), (1, 6)])]),
         ([("t", [(0, 5)]), ("u", [])], [("t", [(0, 5)])]),
+        ([("t", [(0, 5), (0, 7)])], [("t", [(0, 7)])]),
     ],
 )
 def test_a_partition_named_twice_keeps_its_first_place_and_its_last_fields(given, read):
@@ -336,3 +337,17 @@ def test_where_a_leader_is_news_it_is_named_from_version_16_on(world, version, u
     assert told == ([LeaderIdAndEpoch(0, 6), None, LeaderIdAndEpoch(2, 6), None] if named else [None] * 4)
     assert [one.node_id for one in answer.node_endpoints] == ([0, 2] if named else [])
     assert looked == ([40, 42] if named else [])
+
+
+def test_a_partition_named_twice_is_read_once(world):
+    both = asked("t", "t")
+    handled(world, both, plan_of(50))
+    assert len(both.topics) == 1 and world.named("describe") == [(1, "first")]
+
+
+@pytest.mark.parametrize(("version", "told"), [(12, True), (13, False)])
+def test_a_fetch_that_fails_as_a_whole_has_offsets_of_nothing(version, told):
+    answer = module.failed(asked("t", session_id=9), version, 56)
+    found = [one for topic in answer.responses for one in topic.partitions]
+    assert (answer.error_code, answer.session_id) == (56, 9)
+    assert [(one.error_code, one.high_watermark, one.records) for one in found] == [(56, -1, None)] * told

@@ -149,6 +149,7 @@ def test_a_batch_that_cannot_be_read_or_is_transactional_without_an_id_fails_all
         ("tx", [(0, 0), (6, 0)], [check(transactional=True)] * 2, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
         ("tx", [(5, 0), (5, 0)], [check(transactional=True)] * 2, 0),
         ("tx", [(-1, -1), (6, 0)], [check(transactional=True)] * 2, 0),
+        ("tx", [(-1, 0), (6, 0)], [check(transactional=True)] * 2, 0),
         ("tx", [(5, 0), (6, 0)], [check(transactional=True), check()], 0),
         ("tx", [(5, 0), (6, 0)], [check(transactional=True), check(code=2, transactional=True)], 0),
         (None, [(5, 0), (6, 0)], [check(transactional=True)] * 2, 0),
@@ -314,3 +315,16 @@ def test_who_was_promised_more_waits_for_it(world, acks, flush, found, asks, wai
     parked = asks and waits
     assert outcome is (PARKED if parked else response)
     assert world.did == [("park", ParkedKind.PRODUCE), ("watch", "pending")] * parked
+
+
+@pytest.mark.parametrize(("version", "code"), [(12, UNKNOWN), (13, UNKNOWN_ID)])
+def test_newer_versions_say_more_of_each_partition(world, version, code):
+    world.request.api_version, world.results = version, [result(UNKNOWN)]
+    message = asked(1)
+    message.topic_data[0].name, message.topic_data[0].topic_id = "gone", b"x" * 16
+    assert codes(world.serve(message)) == [code]
+
+
+def test_one_cell_is_an_earlier_run(world):
+    world.request.cell_count, world.recorded = 1, {0: result(3)}
+    assert codes(world.serve(asked(1))) == [3] and world.named("append") == []
