@@ -11,7 +11,7 @@ from mpbroker.protocol import codec
 from mpbroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from mpbroker.protocol.schema import schema_of
 from mpbroker.shm.process_context import BoundListener
-from mpbroker.supervisor import process_types
+from mpbroker.supervisor import health, process_types
 from mpbroker.supervisor.process_types import (
     LATE_STAGE,
     PROCESS_TYPES,
@@ -151,3 +151,23 @@ def test_of_each_stage_what_its_processes_run_is_imported(monkeypatch, late, in_
     assert found.keys() == (roles if in_cluster else roles - {"fetcher", "cluster-controller"})
     assert all(main == f"function of {process_type(role).main}" for role, main in found.items())
     assert (imported[0] == "pathlib") is late and imported.count("pathlib") == late
+
+
+def test_the_supervisor_has_the_first_row_and_each_role_its_rows_from_one_on():
+    assert int(re.search(r"#define MPB_SLOT_SUPERVISOR (\d+)", LAYOUT.read_text())[1]) == process_types.SUPERVISOR_SLOT
+    assert health.ROLES[0] == "supervisor"
+    plans = [process_types.ProcessPlan(process_type(role), index) for role, index in (("handler", 3), ("admin", 0))]
+    assert [(plan.slot, plan.name) for plan in plans] == [(51, "handler 3"), (116, "admin 0")]
+    taken = [row.first_slot + index for row in PROCESS_TYPES for index in range(row.slots)]
+    assert len(set(taken)) == len(taken) and min(taken) == 1
+
+
+@pytest.mark.parametrize("fetchers", [1, 3])
+def test_a_broker_of_a_cluster_has_its_fetchers_and_its_controller(tmp_path, fetchers):
+    config = _config(f"mpbroker.cluster.store=sqlite:{tmp_path}/shared.db", f"mpbroker.replica.fetchers={fetchers}")
+    plans = plan_processes(config, (_listener(0, "PLAINTEXT"),))
+    found = Counter(plan.type.role for plan in plans)
+    assert (found["fetcher"], found["cluster-controller"]) == (fetchers, 1)
+    assert [plan.index for plan in plans if plan.type.role == "fetcher"] == list(range(fetchers))
+    rows = [PROCESS_TYPES.index(plan.type) for plan in plans]
+    assert rows == sorted(rows), "in the order of the table"
