@@ -1,5 +1,5 @@
-"""What a heartbeat of the next generation is answered: who may join, in which epoch a member must be, and when it is told
-what it has. The codes and sentences are Kafka's."""
+"""What a heartbeat of the next generation is answered: who may join, in which epoch a member must be, and when it is
+told what it has. The codes and sentences are Kafka's."""
 
 import pytest
 
