@@ -23,6 +23,10 @@ PyTypeObject *mpb_add_type(PyObject *module, PyType_Spec *spec)
 
 bool mpb_py_below(PyObject *arg, unsigned long limit, unsigned long *value)
 {
+    if (arg == NULL) { /* an attribute's value, which is being deleted */
+        PyErr_SetString(PyExc_TypeError, "it cannot be deleted");
+        return false;
+    }
     *value = PyLong_AsUnsignedLong(arg);
     if (PyErr_Occurred())
         return false;

@@ -8,12 +8,12 @@ import time
 import pytest
 
 from mpbroker import _native
+from mpbroker.shm.waits import WaitName
 from tests.harness.small_core import small_core
 
 FRAME = bytes.fromhex("0003 0001 00000007 0002") + b"me"
 HANDLER_SLOT, CONTROLLER_SLOT, SERVICE_SLOT = 48, 112, 120
 LONG_MS, SOON_S = 5000.0, 5.0
-WAIT_REQUEST, WAIT_COMMAND, WAIT_SERVICE = 1, 3, 4  # native/shm/waits.h; what `mpbroker status` names
 
 
 class Waiting:
@@ -53,7 +53,7 @@ def test_a_service_says_that_it_waits(core):
         core.ring_service(SERVICE_SLOT)
         assert waiting.ended() is True and row.wait == 0
         assert row.heartbeat_ns >= begun_ns
-    assert names == {WAIT_SERVICE, 77}, "what it said before it waited holds"
+    assert names == {WaitName.SERVICE, 77}, "what it said before it waited holds"
 
 
 def test_a_service_that_nobody_rings(core):
@@ -67,7 +67,7 @@ def test_a_controller_says_that_it_waits(core):
     row = _native.ProcessRow(core, CONTROLLER_SLOT)
     sends, takes = _native.CommandPort(core, HANDLER_SLOT), _native.CommandPort(core, CONTROLLER_SLOT)
     waiting = Waiting(row, lambda: takes.claim(LONG_MS))
-    assert waiting.marked() == WAIT_COMMAND and 0 < row.heartbeat_ns <= time.monotonic_ns()
+    assert waiting.marked() == WaitName.COMMAND and 0 < row.heartbeat_ns <= time.monotonic_ns()
     begun_ns = time.monotonic_ns()
     number = sends.send(b"command", 9)
     assert waiting.ended() == (number, 9, b"command")
@@ -85,7 +85,7 @@ def test_a_handler_is_woken_by_a_request(core):
     row = _native.ProcessRow(core, HANDLER_SLOT)
     processor, handler = _native.ProcessorPort(core, 0), _native.HandlerPort(core, 0)
     waiting = Waiting(row, lambda: handler.serve_or_claim(LONG_MS))
-    assert waiting.marked() == WAIT_REQUEST
+    assert waiting.marked() == WaitName.REQUEST
     assert 0 < row.heartbeat_ns <= time.monotonic_ns()
     processor.submit(0, 5, 6, 7, FRAME, 1)
     request = waiting.ended()
