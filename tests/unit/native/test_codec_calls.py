@@ -15,7 +15,7 @@ from mpbroker.protocol.schema import request
 from mpbroker.protocol.types import Int32, Records, Struct, tagged
 from tests.harness.no_memory import leaves_nothing
 
-METADATA, VERSIONS = 3, 18
+METADATA = 3
 FLEXIBLE = {key: first for key, first in headers.FIRST_FLEXIBLE.items() if first == 0}
 LEAST, MOST = -(1 << 31), (1 << 31) - 1
 
@@ -197,7 +197,8 @@ def test_where_a_message_is_put(name):
         del target[-1:]
         with pytest.raises(BufferTooSmall, match=f"needs {size} bytes, the buffer has room for {size - 1}$"):
             call(message, 1, target, offset)
-    for offset, error in (("x", TypeError), (None, TypeError), (1 << 64, OverflowError), (-1, ValueError), (9, ValueError)):
+    wrong = [("x", TypeError), (None, TypeError), (1 << 64, OverflowError), (-1, ValueError), (9, ValueError)]
+    for offset, error in wrong:
         with pytest.raises(error):
             call(message, 1, bytearray(8), offset)
     for target in (bytes(99), "x", None, memoryview(bytes(99))):

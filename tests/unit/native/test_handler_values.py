@@ -126,7 +126,8 @@ def test_how_a_request_is_parked(ends, kind):
     ends.handler.resume(request)
     assert ends.core.frame_in_hand(0)[1] == FRAME
     ends.handler.answer_none(request)
-    for call in (lambda: request.phase, lambda: request.payload, lambda: request.client_address, request.flag_timed_out):
+    reads = (lambda: request.phase, lambda: request.payload, lambda: request.client_address)
+    for call in (*reads, request.flag_timed_out):
         with pytest.raises(ValueError, match=f"request {request.entry} is answered already"):
             call()
 

@@ -1,4 +1,4 @@
-"""What Produce and Fetch are served with natively: the callables that decompress, the topics that are known, the clocks."""
+"""What Produce and Fetch are served with natively: the callables that decompress, and the topics that are known."""
 
 import sys
 import zlib
@@ -50,7 +50,8 @@ class World:
         self.processor.sent(entry)
         if answer is None:
             return None
-        return decode(ProduceResponse, 7, answer, decode_response_header(0, 7, answer)[1]).responses[0].partition_responses[0]
+        response = decode(ProduceResponse, 7, answer, decode_response_header(0, 7, answer)[1])
+        return response.responses[0].partition_responses[0]
 
 
 @pytest.fixture
@@ -108,8 +109,19 @@ def _raises(*_):
 
 @pytest.mark.parametrize(
     "decompress",
-    [_raises, lambda *_: None, lambda *_: (), lambda *_: (0,), lambda *_: (0, None), lambda *_: (0, "text"), lambda *_: ("0", b"")]
-    + [lambda *_: (0, b"", 1), lambda *_: [0, b""], lambda: (0, b""), None],
+    [
+        _raises,
+        lambda *_: None,
+        lambda *_: (),
+        lambda *_: (0,),
+        lambda *_: (0, None),
+        lambda *_: (0, "text"),
+        lambda *_: ("0", b""),
+        lambda *_: (0, b"", 1),
+        lambda *_: [0, b""],
+        lambda: (0, b""),
+        None,
+    ],
 )
 def test_a_callable_that_is_broken(tmp_path, unraisable, decompress):
     """The interpreter says so, nothing is written, and the next request is served."""

@@ -197,9 +197,8 @@ def test_commands(world):
         (answered, handler.answers),
         (claimed, controller.recover),
     ):
-        leaves_nothing(
-            lambda before=before, work=work: refuse_each(work, before, over), [world.core, handler, controller, None, body]
-        )
+        touched = [world.core, handler, controller, None, body]
+        leaves_nothing(lambda before=before, work=work: refuse_each(work, before, over), touched)
 
 
 def test_connections(world):

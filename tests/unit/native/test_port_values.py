@@ -182,7 +182,8 @@ def test_the_most_replicas_and_endpoints(core):
         ids = list(range(100, 100 + most))
         write(**{place: ids})
         assert _native.assignment_read(core, 0)[:6] == (TOPIC_ID, 5, 6, 7, 8, 9)
-        assert [*_native.assignment_read(core, 0)[6:]] == [ids if one == place else [] for one in ("replicas", "isr", "offline")]
+        lists = [ids if one == place else [] for one in ("replicas", "isr", "offline")]
+        assert [*_native.assignment_read(core, 0)[6:]] == lists
         with pytest.raises(ValueError, match=f"{most + 1} replicas, allowed are {most}"):
             write(**{place: [*ids, 1]})
         for wrong in (5, None, ["x"], [1 << 70]):

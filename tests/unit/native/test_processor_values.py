@@ -11,7 +11,7 @@ from mpbroker.shm.process_table import ProcessRow
 from tests.harness.small_core import small_core
 
 FRAME = bytes.fromhex("0003 0001 00000007 0002") + b"me"
-U32, U64 = (1 << 32) - 1, (1 << 64) - 1
+U64 = (1 << 64) - 1
 UNIT = 1024
 
 
@@ -210,8 +210,8 @@ def test_what_becomes_of_a_submission(turn, result, taken, kind):
     assert turn.turn.submitted(turn.connection, FRAME, result, 1 << 40) is taken
     assert [(event[0], event[1]) for event in turn.turn.events()] == ([] if kind is None else [(kind, turn.connection)])
     assert turn.connection.requests - requests == taken
-    for wrong, error in ((("x", 1), TypeError), ((0, "x"), TypeError), ((1 << 63, 1), OverflowError), ((0, -1), OverflowError)):
-        with pytest.raises(error):
+    for wrong in (("x", 1), (0, "x"), (1 << 63, 1), (0, -1)):
+        with pytest.raises(TypeError if "x" in wrong else OverflowError):
             turn.turn.submitted(turn.connection, FRAME, *wrong)
     assert turn.turn.events() == []
 

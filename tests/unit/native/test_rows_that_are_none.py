@@ -1,4 +1,4 @@
-"""Lists of rows: what is no tuple, or another one, is a TypeError; never a SystemError, which speaks of a fault of ours."""
+"""Lists of rows: what is no tuple, or another one, is a TypeError; a SystemError would speak of a fault of ours."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What is no argument of a call, at each of its places: a TypeError that leaves nothing behind, and the call goes on."""
+"""What is no argument of a call, at each of its places: a TypeError that leaves nothing behind; the call goes on."""
 
 from contextlib import suppress
 
