@@ -1,16 +1,20 @@
 """Functions and types of the extension, each allocation refused once: MemoryError, and nothing is left behind."""
 
+import array
 import os
 
 import pytest
 
 from mpbroker import _native
 from mpbroker.protocol import headers
+from mpbroker.protocol.messages.produce import ProduceRequest
 from mpbroker.protocol.messages_by_key import REQUESTS, RESPONSES
 from mpbroker.record.batch_builder import encode_batch
 from tests.harness.no_memory import leaves_nothing, refuse_each
 from tests.harness.small_core import small_core
-from tests.unit.protocol.test_codec import Numbers
+from tests.unit.native.test_codec_calls import Tagged
+from tests.unit.protocol.test_codec import Last, Numbers
+from tests.unit.server.test_produce_fetch import produce
 from tests.unit.trace.traces import full_request
 
 LATE_MS, LARGE = 1 << 45, 1 << 40  # no whole numbers that Python keeps anyway
@@ -44,6 +48,9 @@ def a_core():
 CORE = a_core()
 METADATA = REQUESTS[3]()
 ENCODED = _native.codec_encode(RESPONSES[3](), 9)
+TAGGED = Tagged(text="t" * 99, number=500, second=b"x" * 99, third=b"y" * 99)
+LISTS = Last(**{name: [number] * 3 for name, number in (("a", True), ("b", 100), ("c", 500))})
+PRODUCED = [_native.codec_encode(produce("topic" * 9, BATCH), version) for version in (7, 9)]
 KEYS = _native.KeyMap(1 << 16, 0.9, bytes(16))
 OUT = bytearray(1 << 16)
 
@@ -69,13 +76,20 @@ CALLS = {
     "trace_layout": [()],
     "trace_scan": [(TRACE * 3, 5)],
     "codec_encode": [(METADATA, 9), (RESPONSES[3](), 9), (Numbers(g=b"x" * 9000), 1), (Numbers(g=b"x" * 2000), 1)],
-    "codec_encoded_size": [(METADATA, 9)],
-    "codec_encode_into": [(METADATA, 9, OUT)],
-    "codec_encode_reserving": [(METADATA, 9, OUT)],
+    "codec_encoded_size": [(METADATA, 9), (TAGGED, 1)],
+    "codec_encode_into": [(METADATA, 9, OUT), (TAGGED, 1, OUT), (produce("t", BATCH), 9, OUT), (LISTS, 1, OUT)],
+    "codec_encode_reserving": [(METADATA, 9, OUT), (produce("t", 500), 9, OUT)],
     "codec_encode_request_frame": [(3, 9, 500, "client" * 9, METADATA)],
     "codec_encode_response_frame": [(3, 9, 500, RESPONSES[3]())],
     "codec_encode_response_frame_into": [(3, 9, 500, RESPONSES[3](), OUT)],
-    "codec_decode": [(type(RESPONSES[3]()), 9, ENCODED)],
+    "codec_decode": [
+        (type(RESPONSES[3]()), 9, ENCODED),
+        (Tagged, 1, _native.codec_encode(TAGGED, 1)),
+        (Last, 1, _native.codec_encode(LISTS, 1)),
+        (ProduceRequest, 7, PRODUCED[0]),
+        (ProduceRequest, 9, bytearray(PRODUCED[1])),
+        (ProduceRequest, 9, array.array("B", PRODUCED[1])),
+    ],
     "codec_decode_prefix": [(type(RESPONSES[3]()), 9, ENCODED)],
     "codec_decode_request_header": [(b"\0\3\0\1\0\1\0\0\0\4name" + bytes(8),)],
     "codec_decode_response_header": [(3, 9, b"\0\1\0\0\0")],
