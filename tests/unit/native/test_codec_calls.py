@@ -1,5 +1,6 @@
 """The codec's calls at the bounds of their arguments, and what they keep hold of."""
 
+import array
 import subprocess
 import sys
 from typing import Annotated
@@ -12,7 +13,7 @@ from mpbroker.errors import BufferTooSmall, ProtocolError
 from mpbroker.protocol import codec, headers
 from mpbroker.protocol.messages_by_key import REQUESTS, RESPONSES
 from mpbroker.protocol.schema import request
-from mpbroker.protocol.types import Int32, Records, Struct, tagged
+from mpbroker.protocol.types import Int32, Int64, Records, Struct, tagged
 from tests.harness.no_memory import leaves_nothing
 
 METADATA = 3
@@ -33,6 +34,7 @@ class Tagged(Struct):
     number: Annotated[Int32, tagged(2)] = 4
     second: Annotated[Records, tagged(3)] = None
     third: Annotated[Records, tagged(4)] = None
+    large: Annotated[Int64, tagged(5)] = 1 << 40
 
 
 def text_of(length: int) -> Text:
@@ -62,6 +64,7 @@ def test_a_tagged_value_of_another_type_is_no_default():
         with pytest.raises(TypeError, match=r"Tagged\.number: .* is not an int"):
             codec.encode(Tagged(number=wrong), 1)
     assert codec.encode(Tagged(number=4), 1) == b"\1\0"
+    assert codec.encode(Tagged(large=int("1099511627776")), 1) == b"\1\0", "equal, and another object"
     assert codec.encode(Tagged(number=5), 1) == b"\1\1\2\4\0\0\0\5"
 
 
@@ -94,6 +97,17 @@ def test_windows_on_a_buffer_are_let_go_of():
     with pytest.raises(ProtocolError):
         codec.decode(Tagged, 1, whole[:-5] + b"\4\x09")
     leaves_nothing(lambda: codec.decode(Tagged, 1, whole), [whole, Tagged])
+
+
+def test_a_buffer_of_larger_items():
+    """Places are counted in bytes whatever it holds."""
+    whole = b"\1\2\3\4\4abc\4\3\3xyz"
+    whole += bytes(-len(whole) % 16)
+    for kind in "BHIbhi":
+        message = codec.decode(Tagged, 1, array.array(kind, whole))
+        assert (bytes(message.second), bytes(message.third)) == (b"abc", b"xy")
+    matrix = memoryview(whole).cast("B", (len(whole) // 4, 4))
+    assert bytes(codec.decode(Tagged, 1, matrix).second) == b"abc"
 
 
 def test_a_plan_is_borrowed():
@@ -135,6 +149,16 @@ def test_a_codec_that_is_not_there(call):
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert told.stdout == "mpbroker.protocol.codec is not loaded\n", told.stderr
+
+
+def test_headers_that_are_not_there():
+    """No API has been told yet."""
+    program = (
+        "from mpbroker import _native\ntry:\n    _native.codec_decode_response_header(3, 0, bytes(4))\n"
+        "except ValueError as error:\n    print(error)"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert told.stdout == "there is no API with key 3\n", told.stderr
 
 
 def frames(key, version, correlation_id):

@@ -6,8 +6,9 @@ import pytest
 
 from mpbroker import _native
 from mpbroker.channel.planes import CONTROL, DATA
+from mpbroker.shm import layout
 from mpbroker.trace.record import NOT_REACHED, STAGES, TICK_NS, unpack
-from tests.harness.small_core import small_core
+from tests.harness.small_core import small_core, small_plan
 from tests.unit.trace.traces import full_request
 
 FRAME = bytes.fromhex("0003 0001 00000007 0002") + b"me"
@@ -142,6 +143,27 @@ def test_a_request_that_is_held_can_be_read(core):
         with pytest.raises(IndexError, match=f"no row {row} of entries, there are {core.entry_count}"):
             _native.held_payload(core, row, 1)
     assert _native.held_payload(core, core.entry_count - 1, 1) is None
+
+
+@pytest.mark.parametrize("length", [24, 777])
+def test_a_request_whose_length_is_nonsense_is_none(length):
+    """The entry may be filled anew while it is read: nothing beyond the memory is looked at."""
+    small = small_core()
+    processor, handler = _native.ProcessorPort(small.core, 0), _native.HandlerPort(small.core, 0)
+    frame = FRAME + b"\xee" * (length - len(FRAME))
+    entry = processor.submit(DATA, 5, 6, 7, frame, 1)
+    number = handler.serve_or_claim().fill_number
+    regions = {region.name: region for region in layout.core_regions(small_plan())[0]}
+    begin, size = regions["entries"].offset + entry * regions["entries"].stride, regions["entries"].stride
+    row, told = small.memory[0][begin : begin + size], length.to_bytes(4, "little")
+    places = [at for at in range(0, size, 4) if row[at : at + 4] == told]
+    assert places and _native.held_payload(small.core, entry, number) == frame
+    for at in places:
+        small.memory[0][begin + at : begin + at + 4] = (1 << 31).to_bytes(4, "little")
+    assert _native.held_payload(small.core, entry, number) is None
+    for at in places:
+        small.memory[0][begin + at : begin + at + 4] = told
+    assert _native.held_payload(small.core, entry, number) == frame
 
 
 def most_of(call, pattern):
