@@ -303,6 +303,16 @@ static void is_read_back(void)
         }
 }
 
+/* Kafka's last stable offset behind a marker: the first offset of the transactions that are open then, or its own end. */
+static int64_t stable_behind(uint32_t marker)
+{
+    int64_t stable = list[marker].base + 1;
+    for (uint32_t begun = 0; begun < marker; begun++)
+        if (end_of_transaction(begun) > marker && list[begun].base < stable)
+            stable = list[begun].base;
+    return stable;
+}
+
 /* A reader of what is committed is told of the aborted transactions that a batch may be of, and of none that is not one. */
 static void aborted_are_told(void)
 {
@@ -322,8 +332,11 @@ static void aborted_are_told(void)
                 continue;
             bool told = false;
             for (uint32_t n = 0; n < count; n++)
-                told |= found[n].producer_id == list[begun].producer_id && found[n].first_offset == list[begun].base &&
-                        found[n].last_offset == list[end].base;
+                if (found[n].last_offset == list[end].base) {
+                    told = true;
+                    CHECK(found[n].producer_id == list[begun].producer_id && found[n].first_offset == list[begun].base);
+                    CHECK_EQ(found[n].last_stable, stable_behind((uint32_t)end));
+                }
             CHECK(told || list[begun].base > offset || list[end].base < offset);
             known += told;
         }
