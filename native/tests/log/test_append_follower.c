@@ -7,6 +7,7 @@
 #include "log/log_io.h"
 #include "log/producer.h"
 #include "log/transaction.h"
+#include "shm/doorbell.h"
 
 enum { EPOCH = 5, FIRST_BYTES = MPB_BATCH_HEADER_BYTES + 60, INTERVAL = 600 };
 
@@ -224,11 +225,13 @@ static void damage_behind(void)
         size_t length = put(bytes, &one);
         put(bytes + length, &one);
         bytes[length + MPB_BATCH_MAGIC] = damaged ? 1 : 2;
+        mpb_watch_partition(&f.core, 0, 2);
         request.offset = 2;
         request.length = 2 * length - (damaged ? 0 : 1);
         mpb_append_follower(&f.log, &options, &request, &out);
         CHECK_EQ(out.error, damaged ? MPB_ERR_CORRUPT_MESSAGE : 0);
         CHECK(out.batches == 1 && out.leo == 4 && out.hw == 4 && now()->hw == 4);
+        CHECK_EQ(mpb_load_relaxed(&f.core.partitions[0].watchers), 0); /* readers are told of it */
         CHECK_EQ(counted(&f, MPB_C_LOG_APPENDS), 2);
         CHECK_EQ(counted(&f, MPB_C_LOG_APPEND_BYTES), 2 * FIRST_BYTES);
         fixture_close(&f);
@@ -316,20 +319,23 @@ static void a_producer_in_anothers_row(void)
     fixture_close(&f);
 }
 
-static int full_disk(enum mpb_io_call call, size_t *limit)
+static int full_once(enum mpb_io_call call, size_t *limit)
 {
     (void)limit;
-    return call == MPB_IO_WRITE ? ENOSPC : 0;
+    if (call != MPB_IO_WRITE)
+        return 0;
+    mpb_io_fault = NULL;
+    return ENOSPC;
 }
 
-/* Nothing of a write that failed is left, and no end moves with it. */
+/* Nothing of a write that failed is left, and no end moves with it; the leader is asked again before another. */
 static void a_full_disk(void)
 {
     const struct told one = at_base(2);
     begin();
-    mpb_io_fault = full_disk;
+    mpb_io_fault = full_once;
     CHECK_EQ(append(&one, 1, 2, 0), MPB_ERR_KAFKA_STORAGE_ERROR);
-    mpb_io_fault = NULL;
+    CHECK(mpb_io_fault == NULL);
     CHECK(out.batches == 0 && out.leo == 2 && out.hw == 0 && now()->leo == 2 && now()->hw == 0);
     CHECK_EQ(mpb_load_relaxed(&f.core.partitions[0].intent.word), 0);
     CHECK_EQ(append(&one, 1, 4, 0), 0);

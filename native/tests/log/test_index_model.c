@@ -80,7 +80,8 @@ static void searches(void)
             CHECK_EQ(mpb_offset_index_find(offsets, COUNTS[n] * MPB_INDEX_ENTRY_BYTES, 9, &hit), -EBADMSG);
             CHECK(!hit.found);
         }
-        CHECK(mpb_offset_index_find(offsets, 0, 9, &hit) == 0 && !hit.found);
+        hit.entries = 7; /* of another search */
+        CHECK(mpb_offset_index_find(offsets, 0, 9, &hit) == 0 && !hit.found && hit.entries == 0);
         close(offsets);
         close(times);
     }

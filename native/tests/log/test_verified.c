@@ -1,9 +1,10 @@
-/* Whose batch of a transaction, and whose marker, a partition takes: by what it knows of the producer; and a follower's log
- * that begins anew, of which nothing is left. */
+/* Whose batch of a transaction, and whose marker, a partition takes: by what it knows of the producer; a follower's log that
+ * begins anew, of which nothing is left; and the epochs that a log's batches have. */
 #include "tests/log/append_scenarios.h"
 
 #include <errno.h>
 
+#include "log/epoch_scan.h"
 #include "log/leader_epochs.h"
 #include "log/log_io.h"
 #include "log/producer.h"
@@ -101,10 +102,12 @@ static void restored(void)
     fixture_close(&f);
 }
 
+static int opens_left; /* that succeed */
+
 static int fail_to_open(enum mpb_io_call call, size_t *limit)
 {
     (void)limit;
-    return call == MPB_IO_OPEN ? ENOSPC : 0;
+    return call == MPB_IO_OPEN && opens_left-- == 0 ? ENOSPC : 0;
 }
 
 static void nothing_is_left_but(int64_t offset, uint32_t truncations)
@@ -139,6 +142,7 @@ static void begun_anew(void)
     CHECK_EQ(mpb_start_at(&f.log, 0, 0, 5, 7000), MPB_ERR_OFFSET_OUT_OF_RANGE);
     CHECK_EQ(mpb_start_at(&f.log, 0, leo, 5, 7000), MPB_ERR_OFFSET_OUT_OF_RANGE);
     CHECK_EQ(mpb_start_at(&f.log, 0, leo + 1, 4, 7000), MPB_ERR_FENCED_LEADER_EPOCH);
+    opens_left = 0;
     mpb_io_fault = fail_to_open;
     CHECK_EQ(mpb_start_at(&f.log, 0, leo + 1, 5, 7000), MPB_ERR_KAFKA_STORAGE_ERROR);
     mpb_io_fault = NULL;
@@ -156,8 +160,95 @@ static void begun_anew(void)
     fixture_close(&f);
 }
 
+/* Of several segments one is left; of one that could not be made, nothing. */
+static void begun_anew_behind_segments(void)
+{
+    const struct mpb_segment_list *list;
+    fixture_open(&f);
+    prepare_segments_of_follower(&f);
+    const int64_t leo = now()->leo;
+    const uint32_t segments = now()->segment_count, truncations = now()->truncations;
+    CHECK(segments > 2);
+    for (int opens = 0; opens < MPB_SEGMENT_FILES; opens++) {
+        CHECK_EQ(mpb_segment_list_all(&f.log, row(), &list), 0);
+        CHECK_EQ(list->count, segments);
+        CHECK_EQ(mpb_segment_list_get(&f.log, row(), now(), &list), 0); /* so that the directory need not be opened */
+        opens_left = opens;
+        mpb_io_fault = fail_to_open;
+        CHECK_EQ(mpb_start_at(&f.log, 0, leo + 5, 5, 7000), MPB_ERR_KAFKA_STORAGE_ERROR);
+        mpb_io_fault = NULL;
+        CHECK(now()->leo == leo && now()->segment_count == segments && now()->truncations == truncations);
+    }
+    CHECK_EQ(mpb_segment_list_all(&f.log, row(), &list), 0);
+    CHECK(list->count == segments && list->bases[segments - 1] < leo);
+    CHECK_EQ(mpb_start_at(&f.log, 0, leo + 5, 5, 7000), 0);
+    nothing_is_left_but(leo + 5, truncations + 2);
+    fixture_close(&f);
+}
+
+/* A transaction that begins at the front of a log is one like any other. */
+static void at_the_front(void)
+{
+    struct batch_spec spec = in_transaction(3, 0, 20);
+    struct mpb_marker marker = {
+        .producer_id = 3, .commit = true, .now_ms = 5000, .leader_epoch = -1, .entry = MPB_NO_REQUEST};
+    struct mpb_append_result result;
+    fixture_open(&f);
+    fixture_partition(&f, 0);
+    CHECK_EQ(mpb_txn_verify(&f.log, 0, NULL, 3, 0, MPB_NO_GUARD), 0);
+    CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &spec).base_offset, 0);
+    CHECK(now()->open_transactions == 1 && now()->lso == 0 && now()->hw == 2);
+    mpb_append_marker(&f.log, &FIX_OPTIONS, &marker, &result);
+    CHECK(result.error == 0 && now()->open_transactions == 0 && now()->lso == 3 && now()->hw == 3);
+    fixture_close(&f);
+}
+
+/* The epochs of a log's batches, from the one that holds an offset on: the first of each, as many as there is room for. */
+static void epochs_are_scanned(void)
+{
+    struct mpb_epoch_start found[8], want[8];
+    int64_t base[30];
+    int32_t epoch[30];
+    uint32_t count;
+    fixture_open(&f);
+    fixture_replicate(&f);
+    fixture_partition(&f, 0);
+    for (int i = 0; i < 30; i++) {
+        struct batch_spec spec = numbered(-1, 0, (uint8_t)i);
+        if (i % 6 == 4) {
+            const struct mpb_new_role role = fixture_role(MPB_ROLE_LEADER, 3 + i, 1);
+            CHECK_EQ(mpb_become(&f.log, 0, &role), 0);
+        }
+        if (i % 10 == 9)
+            CHECK_EQ(mpb_roll(&f.log, 0, 7000), 0);
+        base[i] = append_batch(&f.log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &spec).base_offset;
+        epoch[i] = now()->leader_epoch;
+    }
+    CHECK_EQ(mpb_partition_lock(&f.log, 0), 0);
+    for (int64_t offset = 0; offset < now()->leo; offset++) {
+        uint32_t wanted = 0;
+        for (int i = (int)offset / 2; i < 30; i++)
+            if (wanted == 0 || want[wanted - 1].epoch < epoch[i])
+                want[wanted++] = (struct mpb_epoch_start){.offset = base[i], .epoch = epoch[i]};
+        for (uint32_t room = 0; room <= 8; room++) {
+            memset(found, 0x5a, sizeof found);
+            CHECK_EQ(mpb_epoch_scan(&f.log, 0, offset, found, room, &count), 0);
+            CHECK_EQ(count, wanted);
+            for (uint32_t i = 0; i < wanted && i < room; i++)
+                CHECK(found[i].epoch == want[i].epoch && found[i].offset == want[i].offset);
+            CHECK(room == 8 || found[room].epoch == 0x5a5a5a5a);
+        }
+    }
+    CHECK(mpb_epoch_scan(&f.log, 0, now()->leo, found, 8, &count) == 0 && count == 0);
+    mpb_partition_unlock(&f.log, 0);
+    fixture_close(&f);
+}
+
 int main(void)
 {
+    begun_anew_behind_segments();
+    at_the_front();
+    epochs_are_scanned();
     batches();
     markers();
     restored();
