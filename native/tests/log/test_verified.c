@@ -224,11 +224,14 @@ static void epochs_are_scanned(void)
         base[i] = append_batch(&f.log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &spec).base_offset;
         epoch[i] = now()->leader_epoch;
     }
+    int fd = mpb_segment_fd(&f.log, row(), now(), 0, MPB_FILE_LOG);
+    epoch[0] = -1; /* of a leader that knew of no epochs; no checksum covers it */
+    CHECK_EQ(pwrite(fd, &epoch[0], 4, MPB_BATCH_LEADER_EPOCH), 4);
     CHECK_EQ(mpb_partition_lock(&f.log, 0), 0);
     for (int64_t offset = 0; offset < now()->leo; offset++) {
         uint32_t wanted = 0;
         for (int i = (int)offset / 2; i < 30; i++)
-            if (wanted == 0 || want[wanted - 1].epoch < epoch[i])
+            if (epoch[i] > (wanted == 0 ? -1 : want[wanted - 1].epoch))
                 want[wanted++] = (struct mpb_epoch_start){.offset = base[i], .epoch = epoch[i]};
         for (uint32_t room = 0; room <= 8; room++) {
             memset(found, 0x5a, sizeof found);
