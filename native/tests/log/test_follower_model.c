@@ -42,7 +42,8 @@ static void lead_one(struct listed *one, int32_t next_sequence[PRODUCERS], bool 
     one->producer_id = one->producer_id < 0 ? -1 : one->producer_id;
     bool transactional = one->producer_id == 0 || one->producer_id == 1;
     one->kind = transactional ? MPB_BATCH_IN_TRANSACTION : MPB_BATCH_PLAIN;
-    if (transactional && open[one->producer_id] && roll_dice(2) == 0) {
+    if (transactional &&
+        (open[one->producer_id] ? roll_dice(2) : roll_dice(8)) == 0) { /* some end what was not begun */
         struct mpb_marker marker = {.ordinal = LEADER,
                                     .producer_id = one->producer_id,
                                     .commit = roll_dice(2) == 0,

@@ -16,7 +16,7 @@ struct listed {
 
 static struct fixture f;
 static struct listed list[BATCHES];
-static int64_t end;
+static int64_t first_base, end; /* of the log */
 static uint64_t dice;
 
 static uint32_t roll_dice(uint32_t sides)
@@ -27,6 +27,26 @@ static uint32_t roll_dice(uint32_t sides)
 
 static const struct mpb_partition_copy *now(void) { return mpb_partition_in_force(&f.core.partitions[0]); }
 
+/* An empty log that begins at `first_base`, as after a start beyond the leader's log start. */
+static void begin_at_base(void)
+{
+    const struct mpb_partition_identity identity = {.topic_id = {7}, .dir = "t-0"};
+    const struct mpb_partition_copy state = {.log_start = first_base,
+                                             .leo = first_base,
+                                             .hw = first_base,
+                                             .lso = first_base,
+                                             .active_base = first_base,
+                                             .segment_count = 1,
+                                             .leader_epoch = 3,
+                                             .max_timestamp = -1,
+                                             .max_timestamp_offset = -1,
+                                             .first_timestamp = -1,
+                                             .indexed_timestamp = -1};
+    CHECK_EQ(mpb_segment_unlink(&f.log, &f.core.partitions[0], 0), 0);
+    CHECK_EQ(mpb_segment_create(&f.log, &f.core.partitions[0], first_base), 0);
+    CHECK_EQ(mpb_partition_publish(&f.log, 0, &identity, &state), 0);
+}
+
 static void make_log(bool with_times)
 {
     struct mpb_append_options options = FIX_OPTIONS;
@@ -34,6 +54,8 @@ static void make_log(bool with_times)
     options.index_interval_bytes = 150;
     fixture_open(&f);
     fixture_partition(&f, 0);
+    if (first_base != 0)
+        begin_at_base();
     for (uint32_t i = 0; i < BATCHES; i++) {
         struct batch_spec spec = {.records = 1 + (int32_t)roll_dice(3), .producer_id = -1, .payload = roll_dice(120)};
         spec.timestamp = with_times && roll_dice(9) != 0 ? EARLIEST + (int64_t)roll_dice(60) : -1;
@@ -93,7 +115,7 @@ static void by_offsets(void)
 
 static void by_times(void)
 {
-    for (int64_t from = 0; from <= end; from += 1 + roll_dice(4))
+    for (int64_t from = first_base - 1; from <= end; from += 1 + roll_dice(4))
         for (int64_t time = EARLIEST - 1; time <= EARLIEST + 60; time += 1 + roll_dice(3)) {
             struct mpb_read_plan plan;
             int64_t least = from > now()->log_start ? from : now()->log_start;
@@ -140,8 +162,9 @@ int main(void)
 {
     for (uint64_t seed = 1; seed <= 4; seed++) {
         dice = seed;
+        first_base = seed == 3 ? 5000000000 : 0; /* beyond 32 bits */
         make_log(seed != 4);
-        for (int64_t start = 0; start < end; start += 1 + roll_dice(5)) {
+        for (int64_t start = first_base; start < end; start += 1 + roll_dice(5)) {
             CHECK_EQ(mpb_partition_set_log_start(&f.log, 0, start), 0);
             largest_time();
             if (start % 4 == 0)
@@ -149,7 +172,7 @@ int main(void)
         }
         fixture_close(&f);
         make_log(seed != 4);
-        CHECK_EQ(mpb_partition_set_log_start(&f.log, 0, (int64_t)seed), 0);
+        CHECK_EQ(mpb_partition_set_log_start(&f.log, 0, first_base + (int64_t)seed), 0);
         by_offsets();
         emptied();
         fixture_close(&f);
