@@ -156,6 +156,11 @@ static void loaded(void)
         CHECK(now()->role == MPB_ROLE_LEADER && now()->isr != 0 && f.core.replicas[0].ids[now()->ids_at & 1][0] != -1);
         mpb_store_relaxed(&f.core.replicas[0].place[1].tag, 5);
         CHECK_EQ(mpb_load_epochs(&f.log, 0, file, count), 0);
+        pid_t other = fork(); /* who finds the lock free */
+        int status;
+        if (other == 0)
+            _exit(mpb_partition_lock(&f.log, 0) != 0);
+        CHECK(waitpid(other, &status, 0) == other && status == 0);
         CHECK(now()->role == MPB_ROLE_NONE && now()->leader == -1 && now()->isr == 0 && now()->maximal_isr == 0);
         CHECK(f.core.replicas[0].ids[0][0] == -1 && f.core.replicas[0].ids[1][0] == -1);
         CHECK_EQ(mpb_load_relaxed(&f.core.replicas[0].place[1].tag), 0);
