@@ -325,8 +325,40 @@ static void swept(void)
     fixture_close(&f);
 }
 
+/* A row is taken from another partition under its lock only: while that is not to be had, there is no room. */
+static void another_partition_is_busy(void)
+{
+    struct batch_spec spec = numbered(ID, 0, 20);
+    int told[2], end[2], status;
+    char byte;
+    fixture_open(&f);
+    fixture_partition(&f, 0);
+    fixture_partition(&f, 1);
+    for (int64_t i = 0; i < FIX_PRODUCERS; i++) {
+        const struct mpb_producer_batch one = kept_batch(i, 0, 0, 1);
+        mpb_producer_keep(&f.core, mpb_producer_row(&f.log, 1, 100 + i, false), &one, 5000 + i);
+    }
+    CHECK(pipe(told) == 0 && pipe(end) == 0);
+    pid_t holder = fork();
+    if (holder == 0) {
+        close(end[1]);
+        bool ok = mpb_partition_lock(&f.log, 1) == 0 && write(told[1], "", 1) == 1 && read(end[0], &byte, 1) == 0;
+        mpb_partition_unlock(&f.log, 1);
+        _exit(!ok);
+    }
+    CHECK(read(told[0], &byte, 1) == 1);
+    CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &spec).error, MPB_ERR_THROTTLING_QUOTA_EXCEEDED);
+    CHECK_EQ(counted(&f, MPB_C_LOG_PRODUCERS_REPLACED), 0);
+    for (int64_t i = 0; i < FIX_PRODUCERS; i++)
+        CHECK(mpb_producer_find(&f.core, &f.core.partitions[1], 100 + i) != 0);
+    close(told[0]), close(told[1]), close(end[0]), close(end[1]);
+    CHECK(waitpid(holder, &status, 0) == holder && status == 0);
+    fixture_close(&f);
+}
+
 int main(void)
 {
+    another_partition_is_busy();
     swept();
     many(1);
     many(MPB_PRODUCER_CHAINS);

@@ -158,6 +158,10 @@ static void cut_off_anywhere(void)
         CHECK_EQ(scan.file_bytes, length - 1);
         found_is(&scan, 0, valid, at[valid] == length - 1 ? MPB_END_CLEAN : MPB_END_TRUNCATED);
     }
+    struct stat status; /* of nothing there is no index */
+    scan_from(0, true, 0);
+    for (int file = 1; file < MPB_SEGMENT_FILES; file++)
+        CHECK(fstat(fds[file], &status) == 0 && status.st_size == 0);
     CHECK_EQ(pwrite(fds[0], whole, at[BATCHES], 0), at[BATCHES]);
 }
 
