@@ -1,4 +1,5 @@
-/* Which files of a directory are segments, and which of those count; in a directory with the longest name, too. */
+/* Which files of a directory are segments, and which of those count; in a directory with the longest name, too; what of them
+ * is synced, and how many a retention takes. */
 #include "tests/log/append_scenarios.h"
 
 #include <errno.h>
@@ -221,8 +222,42 @@ static void nothing_in_it(void)
     fixture_close(&f);
 }
 
+/* A retention takes so many segments at a time, and the next one goes on. */
+static void many_segments(void)
+{
+    enum { SEGMENTS = MPB_RETAIN_MAX_REMOVED + 6, ACTIVE = 5000 };
+    static int64_t removed[MPB_RETAIN_MAX_REMOVED];
+    const struct mpb_partition_identity identity = {.dir = "t-0"};
+    const struct mpb_partition_copy state = {.log_start = ACTIVE,
+                                             .leo = ACTIVE,
+                                             .hw = ACTIVE,
+                                             .lso = ACTIVE,
+                                             .active_base = ACTIVE,
+                                             .segment_count = SEGMENTS + 1};
+    const struct mpb_retain_rules rules = {.retention_ms = -1, .retention_bytes = -1, .now_ms = 9000};
+    uint32_t count;
+    fixture_open(&f);
+    fixture_partition(&f, 0);
+    for (int i = 0; i < SEGMENTS; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "%020d.log", i);
+        make_file(name);
+    }
+    CHECK_EQ(mpb_segment_create(&f.log, row(), ACTIVE), 0);
+    CHECK_EQ(mpb_partition_publish(&f.log, 0, &identity, &state), 0);
+    for (int left = SEGMENTS; left > 0; left -= (int)count) {
+        CHECK_EQ(mpb_retain(&f.log, 0, &rules, removed, &count), 0);
+        CHECK_EQ(count, left < MPB_RETAIN_MAX_REMOVED ? left : MPB_RETAIN_MAX_REMOVED);
+        CHECK(removed[0] == SEGMENTS - left && removed[count - 1] == SEGMENTS - left + (int)count - 1);
+        CHECK(now()->segment_count == (uint32_t)left - count + 1 && now()->log_start == ACTIVE);
+    }
+    CHECK(mpb_retain(&f.log, 0, &rules, removed, &count) == 0 && count == 0);
+    fixture_close(&f);
+}
+
 int main(void)
 {
+    many_segments();
     what_is_synced();
     a_file_that_is_gone();
     nothing_in_it();
