@@ -198,8 +198,28 @@ static void at_the_front(void)
     CHECK_EQ(mpb_txn_verify(&f.log, 0, NULL, 3, 0, MPB_NO_GUARD), 0);
     CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &spec).base_offset, 0);
     CHECK(now()->open_transactions == 1 && now()->lso == 0 && now()->hw == 2);
+    CHECK_EQ(mpb_load_relaxed(&f.core.producers[mpb_producer_find(&f.core, row(), 3) - 1].txn_started_ms), 5000);
     mpb_append_marker(&f.log, &FIX_OPTIONS, &marker, &result);
     CHECK(result.error == 0 && now()->open_transactions == 0 && now()->lso == 3 && now()->hw == 3);
+    fixture_close(&f);
+}
+
+/* A truncation within a transaction that began at the front leaves it as it began. */
+static void cut_at_the_front(void)
+{
+    const struct mpb_new_role role = fixture_role(MPB_ROLE_FOLLOWER, 5, 0);
+    fixture_open(&f);
+    fixture_replicate(&f);
+    fixture_partition(&f, 0);
+    for (int32_t i = 0; i < 3; i++) {
+        struct batch_spec spec = in_transaction(3, 2 * i, 20);
+        CHECK_EQ(mpb_txn_verify(&f.log, 0, NULL, 3, 0, MPB_NO_GUARD), 0);
+        CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &spec).base_offset, 2 * i);
+    }
+    CHECK_EQ(mpb_become(&f.log, 0, &role), 0);
+    CHECK_EQ(mpb_truncate_follower(&f.log, 0, 4, 5, 7000), 0);
+    CHECK(now()->leo == 4 && now()->open_transactions == 1 && now()->lso == 0);
+    CHECK_EQ(mpb_txn_first(&f.core.producers[mpb_producer_find(&f.core, row(), 3) - 1]), 0);
     fixture_close(&f);
 }
 
@@ -247,10 +267,36 @@ static void epochs_are_scanned(void)
     fixture_close(&f);
 }
 
+/* Who asks a coordinator leaves a guard, of which the first one holds: an answer to it counts, one to another does not. What
+ * is verified already needs none, and another epoch another. */
+static void guards(void)
+{
+    int16_t in_force = 0;
+    fixture_open(&f);
+    fixture_partition(&f, 0);
+    CHECK(mpb_txn_guard(&f.log, 0, NULL, ID, 3, -10, &in_force) == 0 && in_force == -10);
+    CHECK(mpb_txn_guard(&f.log, 0, NULL, ID, 3, -11, &in_force) == 0 && in_force == -10);
+    CHECK_EQ(mpb_txn_verify(&f.log, 0, NULL, ID, 3, -11), MPB_ERR_INVALID_TXN_STATE);
+    CHECK_EQ(mpb_txn_verify(&f.log, 0, NULL, ID, 3, -10), 0);
+    CHECK_EQ(mpb_txn_epochs_of(&f.core.producers[mpb_producer_find(&f.core, row(), ID) - 1]).verified, 3);
+    CHECK_EQ(mpb_txn_verify(&f.log, 0, NULL, ID, 3, -11), 0); /* it is verified */
+    CHECK(mpb_txn_guard(&f.log, 0, NULL, ID, 3, -12, &in_force) == 0 && in_force == 3);
+    CHECK(mpb_txn_guard(&f.log, 0, NULL, ID, 4, -12, &in_force) == 0 && in_force == -12);
+    CHECK_EQ(mpb_txn_verify(&f.log, 0, NULL, ID, 4, -12), 0);
+    CHECK_EQ(mpb_txn_verify(&f.log, 0, NULL, ID, 5, MPB_NO_GUARD), 0); /* whatever was asked */
+    for (int64_t id = 100; id < 99 + FIX_PRODUCERS; id++)
+        CHECK_EQ(mpb_txn_verify(&f.log, 0, NULL, id, 0, MPB_NO_GUARD), 0);
+    CHECK_EQ(mpb_txn_verify(&f.log, 0, NULL, 99, 0, MPB_NO_GUARD), MPB_ERR_THROTTLING_QUOTA_EXCEEDED);
+    CHECK_EQ(counted(&f, MPB_C_LOG_PRODUCERS_FULL), 1);
+    fixture_close(&f);
+}
+
 int main(void)
 {
+    guards();
     begun_anew_behind_segments();
     at_the_front();
+    cut_at_the_front();
     epochs_are_scanned();
     batches();
     markers();
