@@ -165,6 +165,22 @@ static void busy(void)
     fixture_close(&f);
 }
 
+/* The agent looks at every partition again and again: where nothing is proposed it asks for no lock. */
+static void nothing_proposed(void)
+{
+    struct mpb_isr_proposal proposal;
+    int end, status;
+    fixture_open(&f);
+    fixture_replicate(&f);
+    fixture_partition(&f, 0);
+    pid_t holder = hold(&end);
+    CHECK_EQ(mpb_isr_take_proposal(&f.log, 0, true, &proposal), 0);
+    CHECK_EQ(counted(&f, MPB_C_LOG_LOCKS_BUSY), 0);
+    close(end);
+    CHECK(waitpid(holder, &status, 0) == holder && status == 0);
+    fixture_close(&f);
+}
+
 static int error_of_epoch(int32_t leader_epoch)
 {
     struct mpb_batch_info info;
@@ -319,6 +335,7 @@ int main(void)
     refused();
     not_synced();
     busy();
+    nothing_proposed();
     leader_epochs();
     who_waits();
     sizes();
