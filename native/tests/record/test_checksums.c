@@ -109,10 +109,7 @@ static void the_best_that_there_is(void)
 /* ------------------------------------------------------------------ XXH32 */
 static uint32_t left(uint32_t v, uint32_t bits) { return v * (1u << bits) + v / (1u << (32 - bits)); }
 
-static uint32_t word_at(const uint8_t *p)
-{
-    return p[0] + p[1] * 0x100u + p[2] * 0x10000u + p[3] * 0x1000000u;
-}
+static uint32_t word_at(const uint8_t *p) { return p[0] + p[1] * 0x100u + p[2] * 0x10000u + p[3] * 0x1000000u; }
 
 /* From the description of the format, lane by lane. */
 static uint32_t described(uint32_t seed, const uint8_t *p, size_t length)

@@ -204,11 +204,11 @@ static struct judged judge(const uint8_t *bytes, size_t length, const struct mpb
         j.info.bad_record = info->record_count;
         j.refused = 0;
     }
-    j.error = !whole                           ? MPB_ERR_INVALID_RECORD
-              : untimely                       ? MPB_ERR_INVALID_TIMESTAMP
-              : keyless                        ? MPB_ERR_INVALID_RECORD
+    j.error = !whole                          ? MPB_ERR_INVALID_RECORD
+              : untimely                      ? MPB_ERR_INVALID_TIMESTAMP
+              : keyless                       ? MPB_ERR_INVALID_RECORD
               : info->codec != 0 && !in_order ? MPB_ERR_UNKNOWN_SERVER_ERROR
-                                               : 0;
+                                              : 0;
     return j;
 }
 
@@ -324,9 +324,9 @@ static void single_headers(const struct guarded *memory)
         const char *bytes;
         size_t length;
         int error;
-    } rows[] = {{"\2k\2v", 4, 0}, {"\2k\1", 3, 0},         {"\0\0", 2, 0},  {"\1\2v", 3, -1},
-                {"\2k\4v", 4, -1}, {"\4k", 2, -1},          {"\2k", 2, -1}, {"", 0, -1},
-                {"\2k\x80", 3, -1}, {"\2k\xff\xff\xff\xff\xff", 7, -1}};
+    } rows[] = {
+        {"\2k\2v", 4, 0}, {"\2k\1", 3, 0}, {"\0\0", 2, 0}, {"\1\2v", 3, -1},   {"\2k\4v", 4, -1},
+        {"\4k", 2, -1},   {"\2k", 2, -1},  {"", 0, -1},    {"\2k\x80", 3, -1}, {"\2k\xff\xff\xff\xff\xff", 7, -1}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const uint8_t *at = guarded_copy(memory, rows[i].bytes, rows[i].length), *key, *value;
         int32_t key_length, value_length;
@@ -345,9 +345,10 @@ static void markers(const struct guarded *memory)
         int64_t key_length, value_length;
         uint8_t type;
         bool is_one;
-    } rows[] = {{0x20, 1, 4, 6, 1, true},  {0x30, 1, 4, 6, 0, true},  {0x20, 1, 4, 5, 1, true}, {0x20, 1, 5, 7, 1, true},
-                {0x20, 1, 3, 6, 0, false}, {0x20, 1, 4, 6, 2, false}, {0, 1, 4, 6, 1, false},   {0x20, 0, 4, 6, 1, false},
-                {0x20, 2, 4, 6, 1, false}, {0x21, 1, 4, 6, 1, false}, {0x20, 1, 4, -1, 0, true}};
+    } rows[] = {{0x20, 1, 4, 6, 1, true},  {0x30, 1, 4, 6, 0, true},  {0x20, 1, 4, 5, 1, true},
+                {0x20, 1, 5, 7, 1, true},  {0x20, 1, 3, 6, 0, false}, {0x20, 1, 4, 6, 2, false},
+                {0, 1, 4, 6, 1, false},    {0x20, 0, 4, 6, 1, false}, {0x20, 2, 4, 6, 1, false},
+                {0x21, 1, 4, 6, 1, false}, {0x20, 1, 4, -1, 0, true}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct written body = {.length = 0}, w = {.length = 0};
         memcpy(body.bytes, "\0\0\0", body.length = 3);
