@@ -19,7 +19,7 @@ struct asked {
     int32_t rack_length;
     int state_tags; /* 0: none, 1: who follows, 2: another one, 3: both, 4: who follows twice as long */
     int32_t follower;
-    bool same_topic_twice;
+    bool same_topic_twice, null_name;
 };
 
 static const struct asked ORDINARY = {.client_length = 3,
@@ -85,6 +85,10 @@ static void put_topic(const struct asked *a, int number, const char *other)
     if (a->version >= 13) {
         memset(frame + length, other != NULL ? 0x77 : 1 + number, 16);
         length += 16;
+        return;
+    }
+    if (a->null_name) {
+        put_count(a, -1, 2);
         return;
     }
     topic_name(name, number);
@@ -306,6 +310,7 @@ static void test_what_is_not_ordinary(int16_t version)
         ROW(12, 17, MPB_FETCH_SERVE, .state_tags = 2), /* a tag that nobody knows */
         ROW(12, 17, MPB_FETCH_SERVE, .state_tags = 1, .follower = 5),
         ROW(12, 17, MPB_FETCH_SERVE, .state_tags = 1, .follower = 0),
+        ROW(12, 17, MPB_FETCH_SERVE, .state_tags = 1, .follower = -1),
         ROW(12, 17, MPB_FETCH_LEFT_FRAME, .state_tags = 1, .follower = -2),
         ROW(12, 17, MPB_FETCH_LEFT_FRAME, .state_tags = 3, .follower = 5),
         ROW(12, 17, MPB_FETCH_LEFT_FRAME, .state_tags = 4, .follower = 5),
@@ -349,6 +354,14 @@ static void test_nothing_at_all(int16_t version)
     CHECK_EQ(request.asked[0].asked.max_bytes, 0);
     a.forgotten_partitions = 0;
     CHECK_EQ(read_frame(&a), MPB_FETCH_SERVE);
+    a.partitions = 1;
+    a.same_topic_twice = true;
+    CHECK_EQ(read_frame(&a), MPB_FETCH_LEFT_PARTITIONS);
+    a.same_topic_twice = false;
+    a.null_name = true;
+    CHECK_EQ(read_frame(&a), version >= 13 ? MPB_FETCH_SERVE : MPB_FETCH_LEFT_FRAME);
+    a.null_name = false;
+    a.partitions = 2;
     a.name = "topic-1"; /* the second one twice, by another way */
     a.forgotten = 0;
     CHECK_EQ(read_frame(&a), version >= 13 ? MPB_FETCH_LEFT_TOPIC : MPB_FETCH_LEFT_PARTITIONS);

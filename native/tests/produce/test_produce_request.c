@@ -1,6 +1,7 @@
 /* Produce frames of every version, field by field: each field is read from where the version has it, a frame that ends anywhere
  * before its end is none, and what is not ordinary is left with its reason. And the table of topics that are served so. */
 #include "produce/produce_request.h"
+#include "tests/produce/counted_frees.h"
 #include "tests/produce/produce_frames.h"
 
 enum { PARTITIONS = 40, TOPICS = 40, BATCH = MPB_BATCH_HEADER_BYTES + 7 + ASK_VALUE_BYTES };
@@ -212,6 +213,13 @@ static void test_what_is_not_ordinary(void)
     a.topics = MOST;
     a.partitions = 1;
     CHECK_EQ(read_frame(&a), MPB_SERVE);
+    a.topics = 1;
+    a.partitions = MOST;
+    CHECK_EQ(read_frame(&a), MPB_SERVE);
+    a.topics = 2; /* twice, with a partition each */
+    a.partitions = 1;
+    a.same_topic_twice = true;
+    CHECK_EQ(read_frame(&a), MPB_LEFT_PARTITIONS);
 }
 
 /* A transactional id covers the batches of one producer in one epoch; without one there are none. */
@@ -339,7 +347,9 @@ static void test_topics(void)
     CHECK(add(name, 250, 201, 1, 1) == NULL);                 /* known */
     struct mpb_native_topic *other = add(name, 5, 200, 1, 1); /* another one with its id: the first keeps that */
     CHECK(other != NULL && topics.count == 2 && mpb_native_by_id(&topics, id) == one);
+    unsigned long before = frees;
     mpb_native_forget(&topics);
+    CHECK_EQ(frees, before + 4 * FREES_COUNT); /* two topics and their partitions */
     CHECK(topics.count == 0 && mpb_native_by_name(&topics, (uint8_t *)name, 250) == NULL);
     CHECK(mpb_native_by_id(&topics, id) == NULL);
 }
