@@ -342,6 +342,20 @@ static inline void append_record(int topic, int32_t partition, uint32_t bytes)
     play.batches[row]++;
 }
 
+/* Before the stage is opened: brokers 0 and 2 follow each partition, 0 in sync; this one, 1, leads. */
+static bool play_replicates;
+
+static inline void play_lead(uint32_t ordinal)
+{
+    struct mpb_new_role leader = fixture_role(MPB_ROLE_LEADER, PLAY_EPOCH, 2);
+    for (int32_t i = 0; i < 3; i++)
+        leader.replicas[i] = i;
+    leader.leader = leader.self = 1;
+    leader.isr[0] = 1;
+    leader.isr[1] = 0;
+    CHECK_EQ(mpb_become(&play.f.log, ordinal, &leader), 0);
+}
+
 static inline void play_open_log(void)
 {
     static const struct mpb_batch_rules RULES = {0};
@@ -362,6 +376,8 @@ static inline void play_open_log(void)
             snprintf(dir, sizeof dir, "%s-%u", PLAY_NAMES[t], p);
             ordinals[p] = row_of(t, (int32_t)p);
             CHECK_EQ(mpb_partition_create(&play.f.log, ordinals[p], &identity, PLAY_EPOCH, 1000), 0);
+            if (play_replicates)
+                play_lead(ordinals[p]);
         }
         struct mpb_native_topic *topic = mpb_native_add(&play.topics, (const uint8_t *)PLAY_NAMES[t],
                                                         (uint32_t)strlen(PLAY_NAMES[t]), id, ordinals, PLAY_COUNTS[t],
@@ -377,6 +393,10 @@ static inline void play_open(const struct world_plan *plan)
     script.wall_ns[0] = 1;
     script.monotonic_lines = script.wall_lines = 1;
     world_open(&play.d.w, plan);
+    if (play_replicates) {
+        play.d.w.core.replicas = shared_bytes(PLAY_TOPICS * PLAY_PARTITIONS * sizeof *play.d.w.core.replicas);
+        play.d.w.core.replica_count = 8;
+    }
     drama_open(&play.d);
     play_open_log();
     play.generation = 5;
