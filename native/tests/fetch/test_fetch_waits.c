@@ -1,6 +1,8 @@
 /* Fetch requests that wait in a handler: whom they watch, when they are looked at, answered or left to Python, and in which
  * order their times are over; at the end against a naive list of all that wait. */
 #include "tests/fetch/fetch_play.h"
+#include "tests/produce/counted_frees.h"
+#include <sys/resource.h>
 
 enum { WAITING = 40, EXPIRED = MPB_C_FETCH_LEFT_CHANGED }; /* a counter that nothing else counts here */
 
@@ -90,14 +92,15 @@ static void test_what_it_watches(void)
     CHECK(told.parts[0].length == 0 && told.parts[1].length == 2 * PLAY_BATCH);
 }
 
-static void append_to_u(void) { append_record(TOPIC_U, 0, PLAY_BATCH); }
+static void append_to_u(void) { append_record(TOPIC_U, 1, PLAY_BATCH); }
 
 /* What moves between the look and the wait is seen: it is told so itself, by the row of its first partition. */
 static void test_what_moves_meanwhile(void)
 {
     for (int moves = 0; moves < 2; moves++) {
-        struct asked_fetch a = waiting_for(TOPIC_U, 0, 150, 500);
+        struct asked_fetch a = waiting_for(TOPIC_U, 1, 150, 500);
         ask_part(&a, TOPIC_T, 0, play.batches[row_of(TOPIC_T, 0)] - 1, 1 << 20); /* 100 bytes, which are read */
+        atomic_store(watchers_of(TOPIC_U, 1), 0);                                /* nobody else would tell it */
         atomic_store(poke(), 0);
         memset((void *)play.d.w.core.doorbells->dirty[0], 0, sizeof play.d.w.core.doorbells->dirty[0]);
         uint32_t entry = taken_by(0, &a);
@@ -105,7 +108,7 @@ static void test_what_moves_meanwhile(void)
         CHECK(mpb_fetch_serve_or_wait(W, entry));
         CHECK(W->count == 1 && next_read.before == NULL);
         CHECK_EQ(atomic_load(poke()), moves ? MPB_POKE_DIRTY : 0);
-        CHECK_EQ(atomic_load(&play.d.w.core.doorbells->dirty[0][0]), moves ? bit_of(TOPIC_U, 0) : 0);
+        CHECK_EQ(atomic_load(&play.d.w.core.doorbells->dirty[0][0]), moves ? bit_of(TOPIC_U, 1) : 0);
         if (!moves) { /* and between a look and the next wait */
             next_read.before = append_to_u;
             mpb_fetch_look_again(W, UINT64_MAX);
@@ -117,6 +120,45 @@ static void test_what_moves_meanwhile(void)
         collected(entry, 11, &told);
         CHECK(told.parts[0].length == PLAY_BATCH && told.parts[1].length == PLAY_BATCH);
     }
+}
+
+/* Who need not wait is answered at once; who is nobody's here does not wait, though the one before did. */
+static void test_who_does_not_wait(void)
+{
+    struct asked_fetch a = waiting_for(TOPIC_T, 1, 0, 500), b = waiting_for(TOPIC_T, 1, 1, 500);
+    uint32_t entry = taken_by(0, &a);
+    CHECK(mpb_fetch_serve_or_wait(W, entry) && W->count == 0);
+    check_answered(entry, 0);
+    uint32_t waits = let_wait(&b);
+    entry = taken_by(0, &a);
+    play.native[0].off = true;
+    CHECK(!mpb_fetch_serve_or_wait(W, entry) && W->count == 1);
+    play.native[0].off = false;
+    dismissed(0, entry);
+    append_record(TOPIC_T, 1, PLAY_BATCH);
+    mpb_fetch_look_again(W, UINT64_MAX);
+    check_answered(waits, 1);
+}
+
+/* Without memory for one more it does not wait here. */
+static void test_no_memory(void)
+{
+#ifndef __SANITIZE_ADDRESS__ /* which ends the program then */
+    struct asked_fetch a = waiting_for(TOPIC_T, 1, 1, 500);
+    struct mpb_waiting_fetches many = *W, before;
+    struct rlimit kept, none = {1 << 26, 0};
+    uint32_t entry = taken_by(0, &a);
+    many.of = NULL;
+    many.count = many.room = 1u << 26; /* the next list has gigabytes */
+    before = many;
+    CHECK_EQ(getrlimit(RLIMIT_AS, &kept), 0);
+    none.rlim_max = kept.rlim_max;
+    CHECK_EQ(setrlimit(RLIMIT_AS, &none), 0);
+    bool waits = mpb_fetch_serve_or_wait(&many, entry);
+    CHECK_EQ(setrlimit(RLIMIT_AS, &kept), 0);
+    CHECK(!waits && memcmp(&many, &before, sizeof many) == 0 && in_hand() == entry + 1);
+    dismissed(0, entry);
+#endif
 }
 
 /* ------------------------------------------------------------------ left to Python, or to nobody */
@@ -314,7 +356,9 @@ static void test_beside_a_list(void)
         }
     }
     CHECK(most > 20 && W->room == 64);
+    unsigned long before = frees;
     mpb_fetch_forget_waiting(W);
+    CHECK_EQ(frees, before + FREES_COUNT);
     CHECK(W->of == NULL && W->count == 0 && W->room == 0 && W->earliest_ms == INT64_MAX);
 }
 
@@ -325,6 +369,8 @@ int main(void)
     append_record(TOPIC_T, 0, PLAY_BATCH);
     test_what_it_watches();
     test_what_moves_meanwhile();
+    test_who_does_not_wait();
+    test_no_memory();
     test_what_python_goes_on_with();
     test_what_is_not_ours();
     test_the_end();
