@@ -66,7 +66,6 @@ static enum mpb_left check_part(struct mpb_native_produce *native, const struct 
 {
     struct mpb_batch_rules rules = part->topic->rules;
     struct mpb_records_info found = {.max_timestamp = MPB_NO_TIMESTAMP, .bad_record = -1};
-    rules.produce_version = asked->version;
     rules.now_ms = now_ms;
     part->error = mpb_batch_check_append(part->records, part->batch_len, &rules, &part->info);
     if (part->error != 0)
