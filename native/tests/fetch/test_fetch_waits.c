@@ -1,7 +1,7 @@
 /* Fetch requests that wait in a handler: whom they watch, when they are looked at, answered or left to Python, and in which
  * order their times are over; at the end against a naive list of all that wait. */
 #include "tests/fetch/fetch_play.h"
-#include "tests/produce/counted_frees.h"
+#include "tests/shm/counted_frees.h"
 #include <sys/resource.h>
 
 enum { WAITING = 40, EXPIRED = MPB_C_FETCH_LEFT_CHANGED }; /* a counter that nothing else counts here */

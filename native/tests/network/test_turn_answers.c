@@ -387,6 +387,39 @@ static void test_the_rest_of_an_answer(void)
     }
 }
 
+/* What only can be read is not written to; and a send that was traced leaves no time for the next answers to share. */
+static void test_what_is_not_sent(void)
+{
+    open_turn(true);
+    make_answer(MPB_ANSWER_INLINE, ANSWER, 0);
+    script.sent[0] = 10;
+    script.sent[1] = ANSWER - 10;
+    script.send_lines = 2;
+    CHECK_EQ(mpb_turn_answer(&turn, 9), 1);
+    CHECK(c.blocked && script.sends == 1);
+    poll_for(EPOLLIN);
+    CHECK(c.blocked && script.sends == 1);
+    poll_for(EPOLLOUT);
+    CHECK(!c.blocked && script.sends == 2 && d.p[0].collected_ns == 0);
+    close_turn();
+}
+
+/* Who goes with an answer that waits for its peer gives it up: its entry is free. */
+static void test_who_goes_unanswered(void)
+{
+    open_turn(false);
+    make_answer(MPB_ANSWER_INLINE, ANSWER, 0);
+    script.sent[0] = 10;
+    script.send_lines = 1;
+    CHECK_EQ(mpb_turn_answer(&turn, 9), 1);
+    CHECK(c.blocked && c.out_count == 1);
+    uint64_t finished = counted(MPB_C_REQUESTS_FINISHED), sent = counted(MPB_C_BYTES_SENT);
+    mpb_turn_forget(&turn, &c);
+    CHECK(counted(MPB_C_REQUESTS_FINISHED) == finished + 1 && counted(MPB_C_BYTES_SENT) == sent);
+    CHECK_EQ(d.p[0].free_count, d.p[0].entries);
+    close_turn();
+}
+
 /* ------------------------------------------------------------------ sleeping */
 static void test_busy_and_idle(void)
 {
@@ -426,6 +459,8 @@ int main(void)
     test_a_poll_that_finds_nobody();
     test_turns_with_answers();
     test_the_rest_of_an_answer();
+    test_what_is_not_sent();
+    test_who_goes_unanswered();
     test_busy_and_idle();
     world_close(&d.w);
     printf("turn answers: %lu checks\n", checks_made);

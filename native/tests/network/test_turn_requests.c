@@ -326,6 +326,11 @@ static void test_what_is_work(void)
     mpb_turn_schedule(&turn, &c[1]);
     CHECK(mpb_turn_has_work(&turn, true) && mpb_turn_has_work(&turn, false));
     close_turn();
+    open_turn(); /* the first one alone */
+    c[0].large = true;
+    mpb_turn_schedule(&turn, &c[0]);
+    CHECK(mpb_turn_has_work(&turn, false));
+    close_turn();
 }
 
 /* ------------------------------------------------------------------ whole turns */

@@ -1,7 +1,7 @@
 /* Produce frames of every version, field by field: each field is read from where the version has it, a frame that ends anywhere
  * before its end is none, and what is not ordinary is left with its reason. And the table of topics that are served so. */
 #include "produce/produce_request.h"
-#include "tests/produce/counted_frees.h"
+#include "tests/shm/counted_frees.h"
 #include "tests/produce/produce_frames.h"
 
 enum { PARTITIONS = 40, TOPICS = 40, BATCH = MPB_BATCH_HEADER_BYTES + 7 + ASK_VALUE_BYTES };
@@ -378,10 +378,65 @@ static void test_many_topics(void)
     mpb_native_forget(&topics);
 }
 
+/* Where a walk begins is where the hash, or the id, says; and it comes to all places: with half of them taken, all at even
+ * ones, a name that is not there is looked for at odd ones as well. */
+static void test_places(void)
+{
+    const struct mpb_append_options options = {0};
+    const struct mpb_batch_rules rules = {0};
+    const uint32_t ordinal = 7;
+    uint32_t added = 0;
+    for (uint32_t i = 0; added < MPB_NATIVE_TOPICS / 2; i++) {
+        uint8_t name[4] = {'t', (uint8_t)(i >> 16), (uint8_t)(i >> 8), (uint8_t)i}, id[16] = {0};
+        uint32_t hash = mpb_crc32c(0, name, 4);
+        if (hash & 1)
+            continue;
+        mpb_put_be32(id, (int32_t)(added + 3));
+        struct mpb_native_topic *topic = mpb_native_add(&topics, name, 4, id, &ordinal, 1, &options, &rules);
+        CHECK(topic != NULL);
+        if (added == 0)
+            CHECK(topics.by_name[hash & (MPB_NATIVE_TOPICS - 1)] == topic && topics.by_id[3] == topic);
+        added++;
+    }
+    for (uint32_t i = 0; i < 64; i++) {
+        uint8_t name[2] = {'n', (uint8_t)i};
+        CHECK(mpb_native_by_name(&topics, name, 2) == NULL);
+    }
+    mpb_native_forget(&topics);
+    for (uint32_t i = 0; i < MPB_NATIVE_TOPICS; i++)
+        CHECK(topics.by_name[i] == NULL && topics.by_id[i] == NULL);
+    uint8_t name[2] = {'n', 0}, id[16] = {0};
+    while ((mpb_crc32c(0, name, 2) & 1) == 0)
+        name[1]++;
+    uint32_t place = mpb_crc32c(0, name, 2) & (MPB_NATIVE_TOPICS - 1);
+    CHECK(mpb_native_add(&topics, name, 2, id, &ordinal, 1, &options, &rules) == topics.by_name[place]);
+    mpb_native_forget(&topics);
+}
+
+/* All places are forgotten, the first as the last, and nothing behind them. */
+static void test_what_is_forgotten(void)
+{
+    static struct {
+        struct mpb_native_topics topics;
+        void *behind;
+    } table;
+    struct mpb_native_topic *one = calloc(1, sizeof *one), *last = calloc(1, sizeof *last);
+    table.behind = &table;
+    table.topics.by_name[0] = table.topics.by_id[0] = one;
+    table.topics.by_name[MPB_NATIVE_TOPICS - 1] = table.topics.by_id[MPB_NATIVE_TOPICS - 1] = last;
+    table.topics.count = 2;
+    mpb_native_forget(&table.topics);
+    CHECK(table.topics.by_name[0] == NULL && table.topics.by_id[0] == NULL && table.topics.count == 0);
+    CHECK(table.topics.by_name[MPB_NATIVE_TOPICS - 1] == NULL && table.topics.by_id[MPB_NATIVE_TOPICS - 1] == NULL);
+    CHECK(table.behind == &table);
+}
+
 int main(void)
 {
     test_topics();
     test_many_topics();
+    test_places();
+    test_what_is_forgotten();
     make_topics();
     for (version = 3; version <= 13; version++) {
         test_every_field();

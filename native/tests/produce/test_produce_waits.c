@@ -1,7 +1,7 @@
 /* Produce requests that wait for replicas: when each is acknowledged, left to Python or waits on, by what the partition's row
  * and its own cells say; what the answer tells then; and in which order their times are over. */
 #include "tests/produce/produce_play.h"
-#include "tests/produce/counted_frees.h"
+#include "tests/shm/counted_frees.h"
 #include <sys/resource.h>
 
 enum { END = 10 }; /* offset that the high watermark must reach */

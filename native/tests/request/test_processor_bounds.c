@@ -1,6 +1,7 @@
 /* A processor at its bounds: what a freed entry leaves, what is refused or dropped and counted, whose room it takes, whom it
  * wakes, and what the tables beside it (planes, killers, metrics) make of rows that are not theirs. */
 #include "tests/request/request_drama.h"
+#include "tests/shm/counted_frees.h"
 #include "request/killers.h"
 #include "request/request_metrics.h"
 #include "trace/trace_record.h"
@@ -104,6 +105,40 @@ static void test_flags_of_a_record(void)
     CHECK(mpb_sent_at(&d.p[0], 0, 1, 1));
     CHECK_EQ(((const struct mpb_trace *)mpb_lane_peek(&lane, 1).first)->flags & MPB_TF_ACKS, flags & MPB_TF_ACKS);
     d.p[0].lane = NULL;
+    drama_close(&d);
+}
+
+/* A processor that is closed gives back all that it had, also what it learned; a second time there is nothing. */
+static void test_what_is_given_back(void)
+{
+    struct mpb_arena arena;
+    unsigned long before = frees, of_arena;
+    drama_open(&d);
+    CHECK_EQ(mpb_arena_open(&arena, &d.w.core, 0), 0);
+    before = frees;
+    mpb_arena_close(&arena);
+    of_arena = frees - before;
+    for (uint32_t learns = 0; learns < 2; learns++) {
+        struct mpb_processor p;
+        CHECK_EQ(mpb_processor_open(&p, &d.w.core, 0), 0);
+        CHECK(mpb_processor_use(&p, learns ? MPB_SHORTEST : MPB_FAIR));
+        before = frees;
+        mpb_processor_close(&p);
+        CHECK_EQ(frees, before + of_arena + (1 + learns) * FREES_COUNT);
+        mpb_processor_close(&p);
+        CHECK_EQ(frees, before + of_arena + (1 + learns) * FREES_COUNT);
+    }
+    drama_close(&d);
+}
+
+/* What handlers spent on the request that had the entry before is not this one's. */
+static void test_a_new_one_has_taken_no_time(void)
+{
+    drama_open(&d);
+    CHECK(mpb_processor_use(&d.p[0], MPB_FAIR));
+    entry_of(0)->service_ns = 77;
+    CHECK_EQ(submit(&d.p[0], MPB_PLANE_DATA, 1, 100), 0);
+    CHECK_EQ(entry_of(0)->service_ns, 0);
     drama_close(&d);
 }
 
@@ -347,6 +382,8 @@ int main(void)
     test_what_a_freed_one_leaves();
     test_answers_of_a_predecessor();
     test_flags_of_a_record();
+    test_what_is_given_back();
+    test_a_new_one_has_taken_no_time();
     test_what_is_refused();
     test_where_a_request_lies();
     test_whose_rows();

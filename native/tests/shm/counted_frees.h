@@ -1,6 +1,6 @@
 /* How often memory is given back. */
-#ifndef MPB_TESTS_PRODUCE_COUNTED_FREES_H
-#define MPB_TESTS_PRODUCE_COUNTED_FREES_H
+#ifndef MPB_TESTS_SHM_COUNTED_FREES_H
+#define MPB_TESTS_SHM_COUNTED_FREES_H
 
 #include <stddef.h>
 
