@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from mpbroker.log.log_recovery import LogRecovery
+from mpbroker.log.log_recovery import LogRecovery, RecoveredLog
 from mpbroker.log.producer_snapshot import ProducerEntry, read_snapshot, snapshot_path, write_snapshot
 from mpbroker.log.txn_index_file import AbortedTxn, read_aborted, write_aborted
 from mpbroker.record.batch_builder import control_batch, encode_batch
@@ -248,3 +248,17 @@ def test_each_txnindex_of_a_clean_stop_is_believed_if_its_markers_lie_in_its_own
     assert [one for one in found.unsound if one.endswith(".txnindex")] == told
     for base, entry in entries.items():
         assert read_aborted(str(tmp_path / f"{base:020d}.txnindex")) == [entry]
+
+
+def test_a_log_of_which_nothing_more_is_said():
+    found = RecoveredLog(None, 3, 1, 0)
+    assert (found.txn_index_bytes, found.aborted_end, found.producers) == (0, 0, {})
+    assert found.cut == found.unsound == found.ended == [] and found.cut is not RecoveredLog(None, 3, 1, 0).cut
+
+
+@pytest.mark.parametrize("more", [{}, {"gaps_allowed": False}, {"gaps_allowed": True}])
+def test_a_gap_is_told_of_logs_that_are_not_compacted(tmp_path, more):
+    for base in (0, 30):
+        write_log(tmp_path, base, make_batches(base, 3))
+    recovered = recover(tmp_path, **more)
+    assert recovered.active.next_offset == 39 and bool(recovered.cut) is not more.get("gaps_allowed", False)

@@ -79,3 +79,12 @@ def test_the_last_five_batches_of_each_producer_are_read_from_the_segment(tmp_pa
     (tmp_path / f"{base:020d}.log").write_bytes(content)
     found = recent_batches(str(tmp_path), base)
     assert {producer: list(entries) for producer, entries in found.items()} == plain_recent(batches)
+
+
+def test_a_batch_that_is_kept_in_spite_of_its_checksum_counts(tmp_path):
+    """Its consumer finds that; its producer may repeat it, and those behind it."""
+    settings = {"producer_epoch": 0, "base_sequence": 0}
+    batches = [encode_batch([(b"k", b"v", 1)], base_offset=at, producer_id=7 + at, **settings) for at in range(3)]
+    damaged = batches[1][:-1] + bytes([batches[1][-1] ^ 1])
+    (tmp_path / f"{0:020d}.log").write_bytes(batches[0] + damaged + batches[2])
+    assert list(recent_batches(str(tmp_path), 0)) == [7, 8, 9]

@@ -16,20 +16,20 @@ BASE = 7
 class Segment:
     """A segment of batches of two records, 100 bytes each; `said` and `unsound`: what the recovery told."""
 
-    def __init__(self, path, batches=10, sizes=(100,), base=BASE):
-        self.path, self.base, self.said, self.unsound = path / "t-0", base, [], []
+    def __init__(self, path, batches=10, interval=INTERVAL, stamp=50):
+        self.path, self.said, self.unsound = path / "t-0", [], []
         self.path.mkdir()
         self.ends, content = [0], b""
         for number in range(batches):
-            records = [(b"k", bytes(sizes[number % len(sizes)]), 50 + number)] * 2
-            content += encode_batch(records, base_offset=base + 2 * number)
+            records = [(b"k", bytes(100), -1 if stamp < 0 else stamp + number)] * 2
+            content += encode_batch(records, base_offset=BASE + 2 * number)
             self.ends.append(len(content))
         self.content = content
         self.write(".log", content)
-        self.recovery = SegmentRecovery(str(self.path), INTERVAL, self.said.append, self.unsound.append)
+        self.recovery = SegmentRecovery(str(self.path), interval, self.said.append, self.unsound.append)
 
     def file(self, suffix):
-        return self.path / f"{self.base:020d}{suffix}"
+        return self.path / f"{BASE:020d}{suffix}"
 
     def write(self, suffix, content):
         self.file(suffix).write_bytes(content)
@@ -202,6 +202,28 @@ def test_a_tail_that_is_not_as_a_clean_stop_leaves_it_is_told_and_read_whole(seg
     assert segment.unsound == ["t-0/00000000000000000007.index"] and segment.recovery.rebuilt == {BASE: 0}
     assert state.next_offset == before.next_offset and len(segment.read(".log")) == len(segment.content), "all is kept"
     assert [f"damaged at byte {segment.ends[-2]}" in line for line in segment.said] == [True] * (damage == "record")
+
+
+@pytest.mark.parametrize(("interval", "damaged"), [(INTERVAL, 9), (1000, 9), (1000, 8)])
+def test_damage_behind_sound_batches_is_seen(tmp_path, interval, damaged):
+    segment = Segment(tmp_path, interval=interval)
+    segment.recovery.rebuild(BASE)
+    segment.damage(segment.ends[damaged] + 70)
+    assert segment.recovery.read_tail(BASE).next_offset == BASE + 20
+    assert len(segment.unsound) == 1 and f"damaged at byte {segment.ends[damaged]} " in segment.said[0]
+
+
+def test_an_index_that_points_to_the_end_of_its_log_is_none(segment):
+    segment.recovery.rebuild(BASE)
+    segment.write(".index", segment.read(".index")[:-8] + struct.pack(">ii", 19, len(segment.content)))
+    assert segment.recovery.read_tail(BASE).next_offset == BASE + 20 and len(segment.unsound) == 1
+
+
+def test_where_no_record_has_a_time_the_end_says_what_the_whole_would(tmp_path):
+    segment = Segment(tmp_path, stamp=-1)
+    state, _ = segment.recovery.rebuild(BASE)
+    assert state.time_index_bytes == 0 < state.index_bytes and state.max_timestamp == -1
+    assert segment.recovery.read_tail(BASE) == state
 
 
 @pytest.mark.parametrize("settled", [False, True])

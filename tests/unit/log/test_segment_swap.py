@@ -2,7 +2,8 @@
 
 import pytest
 
-from mpbroker.log.segment_swap import abandon_swaps
+from mpbroker.log.segment_swap import abandon_swaps, finish_swaps
+from mpbroker.record.batch_builder import encode_batch
 
 BASE, LATER = 5, 20
 COPIES = [f"{BASE:020d}{suffix}.compacted" for suffix in (".log", ".index", ".timeindex")]
@@ -36,3 +37,18 @@ def test_beside_segments_that_were_retired_for_them_they_are_set_aside(tmp_path)
     retired = f"{LATER - 5:020d}.log.deleted"
     found = left(tmp_path, LOG, *COPIES, retired)
     assert found == {LOG: LOG, retired: retired, **{f"{name}.cut": name for name in COPIES}}
+
+
+@pytest.mark.parametrize(
+    ("end", "torn", "is_sound"), [(8, False, True), (9, False, True), (7, False, False), (9, True, False)]
+)
+def test_a_cleaned_log_takes_its_place_if_it_is_whole_and_ends_where_it_may(tmp_path, end, torn, is_sound):
+    """Offsets up to the end of the last segment that it stands for, and no more."""
+    cleaned = encode_batch([(b"k", b"v", 1)] * 3, base_offset=BASE)
+    (tmp_path / COPIES[0]).write_bytes(cleaned[:-1] if torn else cleaned)
+    (tmp_path / f"{BASE:020d}-{end:020d}.swap").touch()
+    (tmp_path / LOG).write_bytes(b"before")
+    assert finish_swaps(str(tmp_path)) == [(BASE, end)]
+    assert ((tmp_path / LOG).read_bytes() == cleaned) is is_sound
+    assert (tmp_path / f"{COPIES[0]}.cut").exists() is not is_sound
+    assert not list(tmp_path.glob("*.swap"))

@@ -6,6 +6,7 @@ import stat
 
 import pytest
 
+from mpbroker.metadata import store_bell
 from mpbroker.metadata.store_bell import StoreBell, ring_all
 
 
@@ -72,4 +73,14 @@ def test_a_closed_one_is_gone(bells, tmp_path):
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(descriptor)
     bells[1].close()
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_a_killed_process_of_the_same_number_left_is_in_nobodys_way(tmp_path, monkeypatch):
+    monkeypatch.setattr(store_bell, "_numbers", iter([7, 7]))
+    os.mkfifo(tmp_path / f".bell-{os.getpid()}-7")
+    bell = StoreBell(tmp_path)
+    assert os.listdir(tmp_path) == [f"bell-{os.getpid()}-7"] and not rung(bell)
+    StoreBell(tmp_path).close()
+    bell.close()
     assert os.listdir(tmp_path) == []

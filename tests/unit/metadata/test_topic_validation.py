@@ -25,6 +25,8 @@ ODD = "contains one or more characters other than ASCII alphanumerics, '.', '_' 
         (".", 17, "Topic name is invalid: '.' is not allowed"),
         ("..", 17, "Topic name is invalid: '..' is not allowed"),
         (LONG, 17, f"Topic name is invalid: the length of '{LONG}' is longer than the max allowed length 249"),
+        (LONG + " ", 17, f"Topic name is invalid: the length of '{LONG} ' is longer than the max allowed length 249"),
+        ("a" * 248 + " ", 17, f"Topic name is invalid: '{'a' * 248} ' {ODD}"),
         ("a b", 17, f"Topic name is invalid: 'a b' {ODD}"),
         ("ä", 17, f"Topic name is invalid: 'ä' {ODD}"),
         ("a/b", 17, f"Topic name is invalid: 'a/b' {ODD}"),
