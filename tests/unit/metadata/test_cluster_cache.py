@@ -104,3 +104,16 @@ def test_an_assignment_is_of_the_topic_that_has_the_row(world):
     assert world.cache.assignment(5, b"T") is found
     assert world.cache.assignment(5, b"U") is None and world.cache.assignment(6, b"T") is None
     assert world.cache.leader(5) == (3, 9) and world.cache.leader(6) is None
+
+
+def test_one_that_lived_again_while_nobody_else_was_lost_is_lost_anew(world):
+    for _ in range(2):
+        world.dead = {(1, "A")}
+        world.cache.refresh()
+        assert world.cache.lost_within("A", 100) == {1}
+        world.now_ms += 100
+        assert world.cache.lost_within("A", 100) == set()
+        world.dead = set()
+        world.cache.refresh()
+        assert world.cache.lost_within("A", 100) == set()
+        world.now_ms += 500

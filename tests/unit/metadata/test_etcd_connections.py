@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mpbroker.metadata import etcd_gateway
+from mpbroker.metadata import etcd_gateway, etcd_watch
 from mpbroker.metadata.etcd_gateway import EndPoint, EtcdGateway, EtcdRefused, _Passing, raise_error
 
 ONE, OTHER = EndPoint("127.0.0.1", 1), EndPoint("::1", 2)
@@ -173,3 +173,8 @@ def test_an_error_without_a_code_is_unknown(problem, code, text):
 def test_a_member_that_leads_no_more_says_so_in_words():
     with pytest.raises(_Passing, match=r"^\[::1\]:2: etcdserver: not a primary lessor$"):
         raise_error(OTHER, {"code": 2, "message": "etcdserver: not a primary lessor"})
+
+
+def test_a_line_of_a_watch_may_have_what_an_answer_may():
+    """All that a page of 5,000 entries or a transaction of the largest topics takes, and no more memory than that."""
+    assert etcd_gateway.MAX_ANSWER_BYTES == etcd_watch.MAX_LINE_BYTES == 64 << 20
