@@ -119,7 +119,7 @@ def test_deleted_files_that_somebody_has_open_are_counted_once(tmp_path):
     directory = tmp_path / "data"
     directory.mkdir()
     descriptors = []
-    for name, size in (("gone", 5000), ("linked", 7000), ("there", 9000)):
+    for name, size in (("gone", 5000), ("linked", 70_000), ("there", 900_000)):
         (directory / name).write_bytes(bytes(range(256)) * (size // 256))
         descriptors += [os.open(directory / name, os.O_RDONLY) for _ in range(2)]
     (tmp_path / "elsewhere").write_bytes(b"x" * 5000)

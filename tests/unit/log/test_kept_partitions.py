@@ -112,3 +112,12 @@ def test_what_is_gone_or_going_is_not_kept(monkeypatch):
     monkeypatch.setattr(kept_partitions, "topics_changed", lambda core, selectors: [2])
     memory.generation = 4
     assert view.refresh() and ordinals(view) == [], "nothing was ever there"
+
+
+def test_topics_that_come_after_a_reload_have_its_settings():
+    memory = small_core()
+    view = KeptPartitions(memory.core, config_of())
+    view.refresh()
+    view.use_config(config_of("log.retention.ms=9"))
+    show(memory, 0, T, "t", [0])
+    assert view.refresh() and [p.settings.retention_ms for p in view.all] == [9]

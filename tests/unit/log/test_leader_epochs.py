@@ -76,3 +76,10 @@ def test_without_any_epoch_the_log_is_of_the_present_one():
     manager._written_epochs = lambda state: []
     state = SimpleNamespace(leo=99, leader_epoch=7)
     assert [manager.end_of_epoch(0, state, asked) for asked in (6, 7, 8)] == [(6, 0), (7, 99), (-1, -1)]
+
+
+@pytest.mark.parametrize(("epoch", "start", "counts"), [(4, 19, True), (5, 19, False), (4, 20, False), (6, 19, False)])
+def test_what_the_file_says_of_what_memory_knows_does_not_count(epoch, start, counts):
+    """Of an epoch that both know, or of one that held no record."""
+    written, kept = EpochStart(epoch, start), EpochStart(5, 20)
+    assert merged_epochs([written], [kept]) == ([written, kept] if counts else [kept])
