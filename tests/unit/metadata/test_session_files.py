@@ -160,3 +160,8 @@ def test_a_lock_of_which_nobody_knows_whose_it_is_is_nobodys(files, monkeypatch,
     (files.directory / "broker-1").write_bytes(content)
     monkeypatch.setattr(session_files, "lock_pid", lambda *words: 77)
     assert files.holder("broker-1") is None
+
+
+def test_whoever_is_first_makes_the_directory_our_users_alone(store):
+    OwnerLock(store, "broker-1").close()
+    assert directory_of(store).stat().st_mode & 0o777 == 0o700
