@@ -186,3 +186,15 @@ def test_what_is_written_is_counted_and_one_that_cannot_be_is_told(world, monkey
     assert counted == ["producer_snapshots"] and failed == [
         ("snapshot_not_written", "[Errno 28] full", {"partition": partition.dir})
     ]
+
+
+def test_which_snapshot_is_the_newest_and_that_a_truncation_leaves_none(world):
+    partition, job = world.create(), ProducerSnapshots(world.keeper())
+    directory, state = str(world.path / partition.dir), SimpleNamespace(truncations=4)
+    for offset in (3, 9):
+        write_snapshot(directory, offset, [], durable=False)
+    assert [job._newest(partition, state) for _ in range(2)] == [9, 9]
+    write_snapshot(directory, 12, [], durable=False)
+    assert job._newest(partition, state) == 9, "it knows what it wrote, and looks once"
+    state.truncations = 5
+    assert [job._newest(partition, state) for _ in range(2)] == [-1, -1] and snapshot_offsets(directory) == []

@@ -31,6 +31,7 @@ def test_an_open_transaction_comes_first_and_a_marker_has_its_epoch():
         (2, 7, 0, -1, 1002),
         (4, 9, -1, -1, 1004),
     ]
+    assert transaction_rows([entry(7, 0, epoch=5, txn_first=0)]) == [(7, -1, -1, 0, 1007)], "in the log's first record"
 
 
 def test_of_each_producer_the_newest_of_its_epoch():

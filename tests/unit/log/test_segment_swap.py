@@ -48,7 +48,10 @@ def test_a_cleaned_log_takes_its_place_if_it_is_whole_and_ends_where_it_may(tmp_
     (tmp_path / COPIES[0]).write_bytes(cleaned[:-1] if torn else cleaned)
     (tmp_path / f"{BASE:020d}-{end:020d}.swap").touch()
     (tmp_path / LOG).write_bytes(b"before")
+    stays = [tmp_path / f"{end:020d}.log", tmp_path / f"{BASE - 1:020d}.log"]
+    for path in stays:
+        path.write_bytes(b"another's")
     assert finish_swaps(str(tmp_path)) == [(BASE, end)]
     assert ((tmp_path / LOG).read_bytes() == cleaned) is is_sound
     assert (tmp_path / f"{COPIES[0]}.cut").exists() is not is_sound
-    assert not list(tmp_path.glob("*.swap"))
+    assert not list(tmp_path.glob("*.swap")) and all(path.exists() for path in stays)

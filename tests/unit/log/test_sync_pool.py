@@ -121,3 +121,12 @@ def test_a_thread_that_is_broken_ends_the_process(disk, monkeypatch):
     pool.start(5)
     pool._threads[0].join(WAIT_S)
     assert (codes, rung, pool.finished()) == ([1], [], [])
+
+
+def test_what_was_waited_for_is_told_by_the_next_look(disk):
+    pool = SyncPool(disk.make_log, lambda: None)
+    assert pool.wait(0) is False, "nothing is under way"
+    disk.let(5)
+    pool.start(5)
+    assert pool.wait(WAIT_S) is True
+    assert pool.finished() == [(5, 0, 105)] and pool.finished() == [] and pool.wait(0) is False

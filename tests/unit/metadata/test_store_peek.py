@@ -87,3 +87,11 @@ def test_nothing_is_written(path):
     peek_settings(path, CONFIG)
     with open(path, "rb") as file:
         assert file.read() == before
+
+
+@pytest.mark.parametrize("look", [peek, lambda path: peek_settings(path, CONFIG)])
+def test_a_file_is_opened_for_reading_alone(path, monkeypatch, look):
+    real, asked = sqlite3.connect, []
+    monkeypatch.setattr(sqlite3, "connect", lambda name, **how: asked.append((name, how["uri"])) or real(name, **how))
+    look(path)
+    assert asked == [(f"file:{path}?mode=ro", True)]
