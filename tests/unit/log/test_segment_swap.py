@@ -2,6 +2,7 @@
 
 import pytest
 
+from mpbroker.log import disk
 from mpbroker.log.segment_swap import abandon_swaps, finish_swaps
 from mpbroker.record.batch_builder import encode_batch
 
@@ -55,3 +56,15 @@ def test_a_cleaned_log_takes_its_place_if_it_is_whole_and_ends_where_it_may(tmp_
     assert ((tmp_path / LOG).read_bytes() == cleaned) is is_sound
     assert (tmp_path / f"{COPIES[0]}.cut").exists() is not is_sound
     assert not list(tmp_path.glob("*.swap")) and all(path.exists() for path in stays)
+    assert not list(tmp_path.glob("*.deleted")), "there was nothing between them"
+
+
+def test_what_a_swap_renamed_is_durable_before_its_mark_goes(tmp_path, monkeypatch):
+    between, there = BASE + 1, []
+    (tmp_path / COPIES[0]).write_bytes(encode_batch([(b"k", b"v", 1)], base_offset=BASE))
+    for name in (MARK, LOG, f"{between:020d}.log", f"{between:020d}.index"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(disk, "sync_directory", lambda path: there.append({one.name for one in tmp_path.iterdir()}))
+    assert finish_swaps(str(tmp_path)) == [(BASE, LATER)]
+    retired = {f"{between:020d}.log.deleted", f"{between:020d}.index.deleted"}
+    assert there == [{MARK, LOG, *retired}] and {one.name for one in tmp_path.iterdir()} == {LOG, *retired}
