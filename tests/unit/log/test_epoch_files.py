@@ -158,3 +158,11 @@ def test_epochs_that_memory_has_no_room_for_stand_in_the_file_alone(world, has_o
 
     keeper.log = Short()
     assert EpochFiles(keeper).write() and read_epochs(str(world.path / partition.dir)) == expected
+
+
+def test_a_file_is_not_synced_every_second(world, monkeypatch):
+    """A start after a power loss asks the log's own batches."""
+    partition, synced = world.create(), []
+    lead(world, partition, 3)
+    monkeypatch.setattr(disk, "sync", synced.append)
+    assert EpochFiles(world.keeper()).write() and synced == []

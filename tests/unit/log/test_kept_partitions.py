@@ -121,3 +121,12 @@ def test_topics_that_come_after_a_reload_have_its_settings():
     view.use_config(config_of("log.retention.ms=9"))
     show(memory, 0, T, "t", [0])
     assert view.refresh() and [p.settings.retention_ms for p in view.all] == [9]
+
+
+def test_rows_that_have_not_changed_are_not_read_again(monkeypatch):
+    memory = Moving(monkeypatch)
+    view = KeptPartitions(memory, config_of())
+    view.refresh()
+    memory.read.clear()
+    memory.generation, memory.rows[1] = 2, memory.rows[1]._replace(selector=6)
+    assert view.refresh() and memory.read == [1] and ordinals(view) == [0, 1, 2, 3]

@@ -200,3 +200,45 @@ def test_nobody_has_been_idle_for_longer_than_the_broker_has_run(world):
         job.do_work()
         assert [row[0] for row in world.log.producers(partition.ordinal)[1]] == known
         world.clock.advance(world.config.producer_id_expiration_ms)
+
+
+class FakeLog:
+    """A table of so many rows, of which so many are in use; three producers are forgotten at each call."""
+
+    def __init__(self, rows, used):
+        self.rows, self.used, self.swept, self.expired = rows, used, 0, []
+
+    def producer_times(self):
+        return self.rows, list(range(self.used)), []
+
+    def sweep_producers(self):
+        self.swept += 1
+
+    def expire_producers(self, *words):
+        self.expired.append(words)
+        return 3
+
+
+def fake_keeper(world, log, counted):
+    keeper = world.keeper(log=log, count=lambda *words: counted.append(words))
+    return SimpleNamespace(**{name: getattr(keeper, name) for name in keeper.__struct_fields__}, state=lambda _: "there")
+
+
+@pytest.mark.parametrize(("rows", "used", "is_full"), [(10, 8, False), (10, 9, True), (10, 10, True), (64, 57, False)])
+def test_nine_tenths_are_full(world, rows, used, is_full):
+    world.create()
+    log, counted = FakeLog(rows, used), []
+    ProducerEviction(fake_keeper(world, log, counted)).do_work()
+    assert bool(log.expired) is is_full and counted == ([("producers_forgotten", 3)] if is_full else [])
+    told = [(line["count"], line["of"]) for line in world.events.named("producers_forgotten")]
+    assert told == ([(3, used)] if is_full else [])
+
+
+def test_a_keeper_begins_with_rows_that_a_dead_process_lost_and_counts_whom_it_forgets(world):
+    world.create()
+    log, counted = FakeLog(10, 1), []
+    job = ProducerExpiration(fake_keeper(world, log, counted))
+    assert log.swept == 1 and not log.expired
+    job.do_work()
+    before_ms = world.clock.wall_ms() - world.config.producer_id_expiration_ms
+    assert log.swept == 1 and log.expired == [(0, before_ms, before_ms)] and counted == [("producers_forgotten", 3)]

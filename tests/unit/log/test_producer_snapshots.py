@@ -198,3 +198,15 @@ def test_which_snapshot_is_the_newest_and_that_a_truncation_leaves_none(world):
     assert job._newest(partition, state) == 9, "it knows what it wrote, and looks once"
     state.truncations = 5
     assert [job._newest(partition, state) for _ in range(2)] == [-1, -1] and snapshot_offsets(directory) == []
+
+
+def test_ones_that_cannot_be_removed_are_said(world, monkeypatch):
+    def fail(*_):
+        raise OSError(28, "full")
+
+    partition, job = world.create(), ProducerSnapshots(world.keeper())
+    job._newest(partition, SimpleNamespace(truncations=4))
+    monkeypatch.setattr("mpbroker.log.producer_snapshots.remove_snapshots", fail)
+    assert job._newest(partition, SimpleNamespace(truncations=5)) == -1
+    [told] = world.events.named("snapshot_not_removed")
+    assert told["partition"] == partition.dir and told["error"].errno == 28

@@ -68,3 +68,18 @@ def test_what_a_swap_renamed_is_durable_before_its_mark_goes(tmp_path, monkeypat
     assert finish_swaps(str(tmp_path)) == [(BASE, LATER)]
     retired = {f"{between:020d}.log.deleted", f"{between:020d}.index.deleted"}
     assert there == [{MARK, LOG, *retired}] and {one.name for one in tmp_path.iterdir()} == {LOG, *retired}
+
+
+@pytest.mark.parametrize("mark", [(), (MARK,)], ids=["unmarked", "marked"])
+def test_before_a_mark_is_taken_away_its_renames_are_durable(tmp_path, monkeypatch, mark):
+    there = []
+    monkeypatch.setattr(disk, "sync_directory", lambda path: there.append({one.name for one in tmp_path.iterdir()}))
+    assert left(tmp_path, LOG, *mark) == {LOG: LOG} and there == ([{LOG, MARK}] if mark else [])
+
+
+def test_a_cleaned_segment_has_no_aborted_transactions(tmp_path):
+    (tmp_path / COPIES[0]).write_bytes(encode_batch([(b"k", b"v", 1)], base_offset=BASE))
+    for name in (MARK, LOG, f"{BASE:020d}.txnindex"):
+        (tmp_path / name).touch()
+    finish_swaps(str(tmp_path))
+    assert [one.name for one in tmp_path.iterdir()] == [LOG]
