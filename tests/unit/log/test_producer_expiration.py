@@ -221,7 +221,8 @@ class FakeLog:
 
 def fake_keeper(world, log, counted):
     keeper = world.keeper(log=log, count=lambda *words: counted.append(words))
-    return SimpleNamespace(**{name: getattr(keeper, name) for name in keeper.__struct_fields__}, state=lambda _: "there")
+    fields = {name: getattr(keeper, name) for name in keeper.__struct_fields__}
+    return SimpleNamespace(**fields, state=lambda _: "there")
 
 
 @pytest.mark.parametrize(("rows", "used", "is_full"), [(10, 8, False), (10, 9, True), (10, 10, True), (64, 57, False)])
