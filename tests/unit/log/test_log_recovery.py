@@ -6,6 +6,7 @@ import struct
 
 import pytest
 
+from mpbroker.log import log_recovery
 from mpbroker.log.log_recovery import LogRecovery, RecoveredLog
 from mpbroker.log.producer_snapshot import ProducerEntry, read_snapshot, snapshot_path, write_snapshot
 from mpbroker.log.txn_index_file import AbortedTxn, read_aborted, write_aborted
@@ -262,3 +263,31 @@ def test_a_gap_is_told_of_logs_that_are_not_compacted(tmp_path, more):
         write_log(tmp_path, base, make_batches(base, 3))
     recovered = recover(tmp_path, **more)
     assert recovered.active.next_offset == 39 and bool(recovered.cut) is not more.get("gaps_allowed", False)
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_log_in_which_nothing_was_aborted_has_no_bytes_of_that(tmp_path, clean):
+    write_log(tmp_path, 0, make_batches(0, 3), indexes=True)
+    recovered = recover(tmp_path, clean=clean)
+    assert (recovered.txn_index_bytes, recovered.aborted_end) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "ordinary"),
+    [
+        ("partition.metadata", True),
+        ("leader-epoch-checkpoint", True),
+        (f"{5:020d}.log", True),
+        (f"{7:020d}.snapshot", True),
+        (f"{0:020d}.timeindex", True),
+        (f"{0:020d}.txnindex", True),
+        (f"{5:020d}.index", False),  # of a segment that is not there
+        (f"{5:021d}.log", False),
+        ("x" * 20 + ".log", False),
+        (f"{0:020d}-{5:020d}.swap", False),
+        (f"{0:020d}.log.compacted", False),
+    ],
+)
+def test_what_a_directory_usually_holds(name, ordinary):
+    """Anything else is looked at: a swap to be finished, something to be put away."""
+    assert log_recovery._all_ordinary([f"{0:020d}.log", name]) is ordinary
