@@ -151,9 +151,9 @@ def test_an_id_of_zeros_names_nothing_that_a_session_remembers(version, numbers,
 
 @pytest.mark.parametrize("session_id", [0, -1, -(2**31)])
 def test_no_session_is_asked_for_by_the_least_of_ids(session_id):
-    table = Table(held=SESSION_UNKNOWN)
+    table, request = Table(held=SESSION_UNKNOWN), SimpleNamespace(api_version=12, fill_number=2)
     with pytest.raises(SessionError):
-        open_fetch(context_of(table), SimpleNamespace(api_version=12, fill_number=2), asked_of(0, session_id=session_id))
+        open_fetch(context_of(table), request, asked_of(0, session_id=session_id))
     assert table.did == [("hold", 0)]
 
 
@@ -218,6 +218,9 @@ def test_a_session_by_ids_remembers_names_as_soon_as_they_are_known():
     table = Table(row_of(partition(0, "", ID), by_id=True))
     open_fetch(context_of(table), request, asked_of(topic_id=ID))
     assert [one.topic for one in table.stored.partitions] == [""]
+    table = Table(row_of(partition(0, "t", ID), by_id=True))
+    open_fetch(context_of(table), request, asked_of(topic_id=ID))
+    assert [one.topic for one in table.stored.partitions] == ["t"], "also of an id that is no topic's any more"
 
 
 # ---- one that begins

@@ -44,7 +44,7 @@ class Logs:
         return self.end
 
 
-def position(logs, *, epoch=4, offset=50, proposals=None):
+def position(logs, *, epoch=4, offset=50, proposals=None, message=None):
     """(whether that is all, what was read)."""
     context = SimpleNamespace(
         log_manager=logs,
@@ -53,7 +53,7 @@ def position(logs, *, epoch=4, offset=50, proposals=None):
     )
     asked = SimpleNamespace(last_fetched_epoch=epoch, current_leader_epoch=-9, fetch_offset=offset, log_start_offset=1)
     read = SimpleNamespace(ordinal=6, error=0, diverging=None, high_watermark=-1)
-    message = FetchRequest(replica_state=ReplicaState(3, 12))
+    message = message or FetchRequest(replica_state=ReplicaState(3, 12))
     return count_position(context, SimpleNamespace(id=b"T"), asked, message, read), read
 
 
@@ -109,3 +109,16 @@ def test_for_an_older_epoch_the_file_is_asked_and_the_position_counted_then(end,
 def test_an_epoch_that_nobody_knows_is_an_error(state, error):
     found, read = position(Logs((0, True, -1, -1, False), end=NOT_KNOWN, state=state))
     assert found is True and read.error == error and read.diverging is None
+
+
+@pytest.mark.parametrize(("state", "epoch"), [(None, -1), (ReplicaState(3, 0), 0), (ReplicaState(3, 12), 12)])
+def test_an_older_follower_names_no_epoch_of_its_own(state, epoch):
+    logs = Logs((0, False, -1, -1, False))
+    position(logs, message=FetchRequest(replica_id=3, replica_state=state))
+    assert logs.asked[0][1:3] == (3, epoch)
+
+
+def test_the_leaders_epoch_is_told_with_an_error_too():
+    """From it, the follower sees who is behind."""
+    found, read = position(Logs((int(ErrorCode.FENCED_LEADER_EPOCH), False, -1, -1, False)))
+    assert found and (read.leader_epoch, read.high_watermark) == (5, -1)

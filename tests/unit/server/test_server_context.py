@@ -35,6 +35,8 @@ def test_it_starts_with_nothing_that_another_process_has_to_be_asked_for(tmp_pat
     assert context.renew_listeners() is context.listeners and context.request_isr_change() is None
     assert (context.leader_quota, context.fetch_deadline_ms, context.produce_deadline_ms) == (None, None, None)
     assert context.node_id == context.config.node_id
+    assert context.producer_ids.take() is None and context.auto_creation.create([]) is True
+    assert context.native_topics.fetch.max_bytes == context.config.fetch_max_bytes, "the settings hold from the start"
 
 
 def test_listeners_are_looked_up_anew_only_for_one_that_is_not_known(context):
@@ -196,3 +198,10 @@ def test_what_raises_while_it_waits_fails_its_request(answers):
     waits, error = DelayedAnswer(answers.context, "request", "message", 100), RuntimeError()
     waits.on_failure(error)
     assert failed == [("request", error)] and not waits.try_complete()
+
+
+def test_a_request_that_waited_is_in_hand_again():
+    context, resumed = ServerContext.__new__(ServerContext), []
+    context.port = SimpleNamespace(resume=resumed.append)
+    context.resume("request")
+    assert resumed == ["request"]
