@@ -140,3 +140,7 @@ def test_only_what_is_found_as_it_is_wanted_is_done(has_role, untouched, epoch, 
 def test_why_a_role_is_refused(fields, epoch, topic_id, code):
     found = judge_leader_and_isr(ME, HERE._replace(**fields), wanted(epoch=epoch, topic_id=topic_id), True)
     assert found.code == code and (found.role is Role.NOTHING) is bool(code)
+
+
+def test_nothing_leader_and_follower_are_three():
+    assert len(Role) == 3

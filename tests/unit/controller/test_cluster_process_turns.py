@@ -129,6 +129,41 @@ def test_a_broker_that_stops_gives_its_session_back_and_opens_no_other(world):
     assert world.sent == [], "it shows and tells nothing more"
 
 
+class Watches:
+    """How many watches of a store are open."""
+
+    def __init__(self, store):
+        self.open, open_watch = 0, store.open_watch
+
+        def counted(*words):
+            watch = open_watch(*words)
+            close = watch.close
+            self.open += 1
+
+            def closed():
+                self.open -= 1
+                close()
+
+            watch.close = closed
+            return watch
+
+        store.open_watch = counted
+
+
+def test_there_is_one_watch_at_a_time_and_none_of_a_broker_that_stops(world):
+    watches = Watches(world.store)
+    world.turn()
+    assert watches.open == 1, "that of the candidate is closed when the term's begins"
+    other = World(world.store)
+    other.process._node_id = 2
+    other.turn()
+    assert watches.open == 2 and other.process._term is None
+    for one in (other, world):
+        one.process._ctx.core.state = BrokerState.DRAINING
+        one.turn()
+    assert watches.open == 0, "a candidate's too"
+
+
 def test_the_orderly_end_closes_everything(world):
     done = []
     process = world.process

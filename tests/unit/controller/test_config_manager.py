@@ -2,6 +2,7 @@
 
 import pytest
 
+from mpbroker.controller.config_manager import BROKER
 from mpbroker.metadata.commands import AlterConfigs, ConfigChange, ConfigChanges, CreateTopics, NewTopic
 from mpbroker.metadata.keys import Keys
 from tests.harness.controller_world import Killed, World
@@ -139,3 +140,7 @@ def test_a_kill_at_every_point_and_of_every_successor_leaves_all_or_nothing(tmp_
             assert shown(world) == shown(world, "u") == AFTER
             world.boot()
             assert shown(world) == shown(world, "u") == AFTER
+
+
+def test_resources_of_brokers_have_kafkas_number():
+    assert BROKER == 4

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mpbroker.controller.controller_context import ControllerContext, TopicState
+from mpbroker.controller.controller_context import NO_ROW, ControllerContext, TopicState
 
 
 def topic(name, number):
@@ -39,3 +39,8 @@ def test_what_is_left_of_two_still_collides_and_then_nothing_does(both, first):
     assert [context.colliding(name) for name in ("a.b", "a_b")] == [None, None]
     context.add(both[0])
     assert context.colliding("a_b") == "a.b"
+
+
+def test_a_topic_that_nobody_shows_yet_has_no_row():
+    """The same number as a start gives to a deletion whose topic nobody shows."""
+    assert topic("t", 1).row == NO_ROW == -1

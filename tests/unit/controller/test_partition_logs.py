@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from mpbroker.controller.controller_context import TopicState
-from mpbroker.controller.partition_logs import Home, PartitionLogs, Place
+from mpbroker.controller.partition_logs import FIRST_EPOCH, Home, PartitionLogs, Place
 from mpbroker.log.partition_directory import MOVED_HERE, future_name, left_name, prepare
 from mpbroker.shm.layout import PartitionFlags
 
@@ -275,3 +275,7 @@ def test_where_a_partition_lies_is_noted_if_it_was_elsewhere(several, directorie
     made = topic(*directories)
     assert several.settle(made, 0, 5, log_dir) is changed
     assert made.directories == after and several._held == {log_dir: 1}
+
+
+def test_a_place_that_has_a_problem_has_nothing_to_load_and_epochs_begin_with_0():
+    assert Place(0, problem="offline").has_log is False and FIRST_EPOCH == 0
