@@ -61,3 +61,14 @@ def test_neighbours_are_in_different_racks_and_the_second_round_has_other_follow
     ]
     assert place(6, 1, 3, racks, 0, 0) == [[0, 4, 2]]
     assert place(0, 1, 3, racks, 1, 0) == [[3, 1, 5]] and place(0, 1, 2, racks, 0, 1) == [[0, 4]]
+
+
+def test_followers_go_one_rack_further_with_every_round():
+    """Kafka's shift: begun at 1, it is 2 in the second round, so the first follower is six places on."""
+    racks = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 4: "rack2", 5: "rack1"}
+    assert place(0, 1, 3, racks, 0, 1) == [[0, 4, 2]] and place(6, 1, 3, racks, 0, 1) == [[0, 1, 4]]
+
+
+def test_every_broker_of_a_larger_rack_leads_as_often():
+    racks = {0: "a", 1: "a", 2: "a", 3: "b"}
+    assert [replicas[0] for replicas in place(0, 8, 1, racks, 0, 0)] == [0, 3, 1, 2] * 2
