@@ -7,6 +7,7 @@ from mpbroker.cluster.elections import Elections
 from mpbroker.cluster.events import Answered, ReadDone, Request, StoreBatch, Txn, TxnDone
 from mpbroker.metadata.commands import AllocateProducerIds
 from mpbroker.metadata.meta_store import Delete, Put, Unknown
+from mpbroker.metadata.topic_record import TopicRecord, encode_record
 from mpbroker.protocol.messages.update_metadata import UpdateMetadataResponse
 from tests.unit.cluster.controller_bench import ControllerBench, alter, epoch_of
 
@@ -82,3 +83,16 @@ def test_a_partition_that_is_none_any_more_needs_nothing(bench):
     decide = bench.controller._elections.decide
     assert [decide(PartitionId(topic, number)) is None for number in (0, 1, 2, 3)] == [False, False, True, True]
     assert decide(PartitionId(b"x" * 16, 0)) is None
+
+
+def test_an_election_ends_no_move_and_leaves_the_topics_record_alone():
+    bench = ControllerBench(brokers=(1, 2, 3, 4))
+    topic, moving = bench.create(), bench.create("moving", ([1, 2],))
+    record = TopicRecord(moving.hex(), "moving", [[3, 1, 2]], 1, adding=[[3]], removing=[[1]])
+    bench.store.txn([], [Put(bench.keys.topic(moving), encode_record(record))], tag="")
+    bench.watch()
+    versions = [bench.store.get(bench.keys.topic(one))[1].version for one in (topic, moving)]
+    bench.lose(1)
+    assert [bench.state(one)[0] for one in (topic, moving)] == [2, 2]
+    assert [bench.store.get(bench.keys.topic(one))[1].version for one in (topic, moving)] == versions
+    assert bench.controller.image.topics[moving].assignments[0].adding == (3,)
