@@ -21,7 +21,7 @@ from mpbroker.protocol.messages.stop_replica import (
     StopReplicaTopicState,
     StopReplicaTopicV1,
 )
-from mpbroker.shm.layout import MAX_ASSIGNED, PARTITION_ONLINE, ReplicaRole
+from mpbroker.shm.layout import MAX_ASSIGNED, PARTITION_ONLINE, PartitionFlags, ReplicaRole
 
 SELF, TOPIC, OFFSETS = 1, b"t" * 16, b"o" * 16
 STORAGE, UNKNOWN, STALE = ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 11
@@ -203,6 +203,15 @@ def test_requests_of_an_old_version_name_a_topic_with_each_partition(world):
         controller_id=9, controller_epoch=3, broker_epoch=4, ungrouped_partition_states=[one]
     )
     assert world.agent.leader_and_isr(request) == (0, [0]) and world.became[0][0] == 10
+
+
+@pytest.mark.parametrize("flags", [0, PartitionFlags.EXISTS])
+def test_a_log_that_is_here_and_not_online_takes_no_role_and_ends_none(world, flags):
+    """Nobody takes its lock any more."""
+    world.agent._log.state = lambda row: SimpleNamespace(flags=flags, log_dir=0, role=world.roles[row])
+    world.agent._log.replica_state = lambda row: pytest.fail("it would wait for the lock")
+    assert world.lead(state(0)) == (0, [STORAGE]) and world.became == []
+    assert world.stop(StopReplicaPartitionState(partition_index=0)) == (0, [STORAGE]) and world.done == ["rung"]
 
 
 # ---- all there is

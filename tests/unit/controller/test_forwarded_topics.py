@@ -251,3 +251,15 @@ def test_its_connection_is_polled_once_it_is_open(store, monkeypatch, fd, polled
     channel.fileno, channel.events = lambda: fd, lambda: 4
     topics.register(poll)
     assert fds == polled
+
+
+def test_a_connection_that_was_closed_is_not_used_again(store, monkeypatch):
+    topics, channel, _ = request_of(store, monkeypatch, COMMAND)
+    channel.answer = CreateTopicsResponse(topics=[])
+    topics.turn(0)
+    topics.close()
+    turns = channel.turns
+    assert topics.turn(0) == [] and channel.turns == turns
+    topics.add(8, COMMAND)
+    topics.turn(0)
+    assert len(Channel.made) == 2 and len(channel.sent) == 1
