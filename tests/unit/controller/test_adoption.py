@@ -161,8 +161,11 @@ def test_a_directory_of_nobody_is_node_0s_and_its_topics_are_of_now(tmp_path):
     meta = data_dir.read_meta(str(tmp_path))
     assert meta.node_id == 0
     store = SqliteStore(tmp_path / STORE_FILE)
-    [topic] = ControllerStore(store, Keys(meta.cluster_id), 1).load_topics()
+    keys = Keys(meta.cluster_id)
+    [topic] = ControllerStore(store, keys, 1).load_topics()
+    answers = [entry for page in store.scan(keys.operations) for entry in page.entries]
     store.close()
+    assert answers == [], "nobody asked"
     assert topic.replicas == [[0]] and before_ms <= topic.created_ms <= time.time_ns() // 1_000_000
 
 

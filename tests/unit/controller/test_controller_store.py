@@ -212,6 +212,7 @@ def test_levels_that_were_never_written_are_those_of_a_new_cluster_and_come_back
     written = levels._replace(epoch=3, metadata_version=4, kraft_version=1, transaction_version=2, group_version=1)
     kept.update_features(written, 0, b"")
     kept.update_features(written, 0, b"")
+    ControllerStore(MemoryStore(), KEYS, 1).update_features(written, 0, b"")  # where nothing is stored, unread
     assert ControllerStore(store, KEYS, 2).load_features() == written
     store.txn((), (Delete(KEYS.features),), tag="t")
     assert kept.load_features() == levels
