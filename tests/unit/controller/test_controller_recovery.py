@@ -7,6 +7,7 @@ import pytest
 from mpbroker.controller import controller_recovery as module
 from mpbroker.controller.controller_recovery import ControllerRecovery, TablesTooSmall
 from mpbroker.errors import KafkaError, MpbrokerError
+from mpbroker.log.log_loader import PartitionToLoad
 
 TOPIC = SimpleNamespace(id=b"T", name="t", replicas=[[0], [0]], row=-1)
 
@@ -219,3 +220,52 @@ def test_what_a_creation_left_that_was_never_committed_goes_under_its_id_or_none
         ("unused_directory", "u-0"), ("stray_directory", "/2/u-1"),
     ]  # fmt: skip
     assert counted == ["stray_directories"] * 2
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_each_partition_of_a_start_is_kept_loaded_made_or_shown_offline(loaded):
+    """One has a row already, one a log, one nothing, one a directory that failed; what was loaded is looked at."""
+    done, counted = [], []
+    note = lambda name, given=0: lambda *words: done.append((name, *words)) or given  # noqa: E731
+    places = {
+        1: SimpleNamespace(log_dir=2, has_log=True, problem=""),
+        2: SimpleNamespace(log_dir=3, has_log=False, problem=""),
+        3: SimpleNamespace(log_dir=4, has_log=False, problem="gone"),
+    }
+    free = iter((21, 22, 23))
+    rows = SimpleNamespace(
+        allocate=lambda: next(free), who=lambda ordinal: SimpleNamespace(topic_id=b"T" if loaded else bytes(16))
+    )
+    logs = SimpleNamespace(
+        find=lambda topic, partition: places[partition], prepare_found=note("prepare"), load=note("load"),
+        create=note("create"), show_offline=lambda found: done.append(("offline", found.dir, found.ordinal)) or 0,
+    )  # fmt: skip
+    line = lambda event, **fields: done.append((event, fields.get("error")))  # noqa: E731
+    made = recovery(
+        rows=rows, logs=logs, count=counted.append, log=SimpleNamespace(error=line, warning=line),
+        settings_of=lambda configs: ("settings", configs),
+    )  # fmt: skip
+    topic = SimpleNamespace(id=b"T", name="t", replicas=[[0]] * 4, row=5, ordinals=[], configs={"a": "b"})
+    context = SimpleNamespace(by_id={b"T": topic})
+    if not loaded:
+        with pytest.raises(MpbrokerError, match="the log of t-1 was not loaded"):
+            made._fill_in(context, {b"T": {0: 20}})
+        return
+    made._fill_in(context, {b"T": {0: 20}})
+    assert topic.ordinals == [20, 21, 22, 23]
+    found = PartitionToLoad(21, b"T", 5, "t", 1, 2, "t-1", ("settings", {"a": "b"}))
+    assert done == [
+        ("prepare", 2, "t-1", b"T"),
+        ("log_directory_missing", None), ("create", topic, 2, 22, 3),
+        ("partition_offline", "gone"), ("offline", "t-3", 23),
+        ("load", [found]),
+    ]  # fmt: skip
+    assert counted == ["partitions_offline_at_start"]
+
+
+def test_a_start_that_has_no_row_left_for_a_partition_says_what_to_do():
+    def allocate():
+        raise IndexError
+
+    with pytest.raises(TablesTooSmall, match=r"mpbroker\.max\.partitions"):
+        recovery(rows=SimpleNamespace(allocate=allocate))._allocate()
