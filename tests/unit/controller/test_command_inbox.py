@@ -1,5 +1,6 @@
 """Commands that a thread takes off the table for the process's main thread."""
 
+import select
 from types import SimpleNamespace
 
 import pytest
@@ -48,3 +49,12 @@ def test_what_a_predecessor_held_comes_first(world, monkeypatch):
     world.claims = [(1, 5, b"a")]
     world.inbox.start()
     assert world.done == ["recover", WAIT_MS]
+
+
+def test_what_was_taken_rings_no_more(world):
+    """Else the main thread would not wait any more; and it may look without having been rung."""
+    world.claims = [(1, 5, b"a"), None]
+    assert world.inbox.take() == []
+    world.inbox._run()
+    ready = lambda: select.select([world.inbox.fileno()], [], [], 0)[0] != []  # noqa: E731
+    assert ready() and len(world.inbox.take()) == 1 and not ready()

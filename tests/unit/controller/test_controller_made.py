@@ -10,6 +10,7 @@ from mpbroker.errors import ConfigError
 from mpbroker.metadata.meta_store import StoreError, StoreTooNew
 from mpbroker.shm.clock import SystemClock
 from mpbroker.shm.process_table import WaitName
+from tests.harness.controller_world import World
 
 
 @pytest.mark.parametrize(("coordinator", "handlers"), [(-1, 8), (0, 7), (3, 7)])
@@ -75,3 +76,15 @@ def test_the_store_of_a_start_is_the_files(tmp_path):
     store = open_store(str(tmp_path / "store.db"))
     assert store.revision() == 0
     store.close()
+
+
+def test_moves_between_directories_are_gone_on_with_and_the_store_is_closed_at_the_end(tmp_path, monkeypatch):
+    done = []
+    monkeypatch.setattr(module.Moves, "resume", lambda moves: done.append("resume"))
+    monkeypatch.setattr(module.Moves, "note", lambda moves: done.append("note"))
+    world = World(tmp_path)
+    assert done == ["resume"], "at every start"
+    world.controller.note_moves()
+    world.controller._store.close = lambda: done.append("closed")
+    world.controller.close()
+    assert done == ["resume", "note", "closed"]
