@@ -53,8 +53,8 @@ def test_what_a_predecessor_held_comes_first(world, monkeypatch):
 
 def test_what_was_taken_rings_no_more(world):
     """Else the main thread would not wait any more; and it may look without having been rung."""
-    world.claims = [(1, 5, b"a"), None]
-    assert world.inbox.take() == []
-    world.inbox._run()
     ready = lambda: select.select([world.inbox.fileno()], [], [], 0)[0] != []  # noqa: E731
+    world.claims = [(1, 5, b"a"), None]
+    assert not ready() and world.inbox.take() == []
+    world.inbox._run()
     assert ready() and len(world.inbox.take()) == 1 and not ready()

@@ -81,3 +81,15 @@ def test_a_process_whose_stdin_is_closed_keeps_descriptor_0(tmp_path, monkeypatc
     kept.close()
     kept.close()
     assert closed == [0]
+
+
+def test_others_may_read_the_file_and_nobody_run_it(tmp_path):
+    before = os.umask(0)
+    try:
+        kept = StateChangeFile(str(tmp_path), 10_000)
+        kept.add("INFO", "leader_elected", {})
+        kept.flush()
+        kept.close()
+    finally:
+        os.umask(before)
+    assert (tmp_path / NAME).stat().st_mode & 0o777 == 0o644
