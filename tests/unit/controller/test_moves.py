@@ -124,3 +124,18 @@ def test_while_the_rows_know_nothing_is_looked_for(world, several, moves):
     world.copy(0, 30, topic="gone")
     world.moves.resume()
     assert not world.asked and not world.retired
+
+
+@pytest.mark.parametrize("ages", [(5.0, 7.0, 6.0), (7.0, 5.0, 6.0), (5.0, 6.0, 7.0)])
+def test_of_several_copies_the_youngest_is_wanted_wherever_it_lies(monkeypatch, ages):
+    homes = [SimpleNamespace(path=f"/{number}", log_dir=number) for number in range(3)]
+    made_at = {f"/{number}": age for number, age in enumerate(ages)}
+    copy, retired, asked = SimpleNamespace(topic="t", partition=0, name="t-0-future"), [], []
+    monkeypatch.setattr(moves_module.partition_directory, "find_futures", lambda path: [copy])
+    monkeypatch.setattr(moves_module.partition_directory, "made_at", lambda path, name: made_at[path])
+    logs = SimpleNamespace(are_several=True, online_homes=homes)
+    moves = Moves(context=None, store=None, rows=None, logs=logs, moves=lambda: 0)
+    monkeypatch.setattr(moves, "_retire", lambda home, found: retired.append(ages[home.log_dir]))
+    monkeypatch.setattr(moves, "_ask", lambda home, found: asked.append(ages[home.log_dir]) or True)
+    moves.resume()
+    assert (retired, asked) == ([5.0, 6.0], [7.0])
