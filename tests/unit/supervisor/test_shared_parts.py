@@ -120,7 +120,7 @@ def test_a_lane_that_cannot_be_made_leaves_no_name(shared, monkeypatch):
     ],
 )
 def test_what_status_and_stop_are_told(shared, monkeypatch, settings, trace_dir, dump_dir):
-    clock = SimpleNamespace(time_ns=lambda: 5_999_999, monotonic_ns=lambda: 77)
+    clock = SimpleNamespace(time_ns=lambda: 6_000_000_999_999, monotonic_ns=lambda: 77)
     monkeypatch.setattr(shared_state, "time", clock)
     monkeypatch.setattr(shared_state.segment, "dashcam_directory", lambda path, boot_id: f"/memory/{boot_id}")
     assert shared.status_file(config(**settings)) == StatusFile(
@@ -129,7 +129,7 @@ def test_what_status_and_stop_are_told(shared, monkeypatch, settings, trace_dir,
         node_id=3,
         cluster_id="cluster",
         boot_id=0x1234,
-        started_ms=5,
+        started_ms=6_000_000,
         started_ns=77,
         page="/page",
         names=("/page", "/lane-0", "/lane-2"),

@@ -56,4 +56,16 @@ def test_a_boots_names_go_with_its_last_segment(tmp_path):
     (tmp_path / segment.file_name(1, 0xA, 0, 0)).write_bytes(b"")
     deleted = retention.delete_dictionaries(tmp_path, keep={(1, 0xC)})
     assert sorted(path.name for path in deleted) == ["dict-b1-0000000b.jsonl", "dict-b2-0000000a.jsonl"]
-    assert (tmp_path / "dict-b1-0000000c.jsonl").exists() and (tmp_path / "other.jsonl").exists()
+    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".jsonl") == [
+        "dict-b1-0000000a.jsonl",
+        "dict-b1-0000000c.jsonl",
+        "other.jsonl",
+    ]
+
+
+def test_files_that_somebody_else_took_away_meanwhile_are_gone_all_the_same(tmp_path, monkeypatch):
+    gone = [tmp_path / segment.file_name(1, 0xA, 0, 0), tmp_path / "dict-b1-0000000b.jsonl"]
+    monkeypatch.setattr(retention, "candidates", lambda directory, active: [Candidate(gone[0], 1.0, 100)])
+    assert retention.apply(tmp_path, {}, 1000.0, 0, -1) == [gone[0]]
+    monkeypatch.setattr(retention.segment, "find", lambda directory, start, *end: [gone[1]] if end else [])
+    assert retention.delete_dictionaries(tmp_path, set()) == [gone[1]]
