@@ -8,8 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from mpbroker.errors import ConfigError
 from mpbroker.shm.process_table import BrokerState
-from mpbroker.supervisor import supervisor
+from mpbroker.supervisor import launch, supervisor
 from mpbroker.supervisor.supervisor import STEADY_S, Supervisor
 from mpbroker.supervisor.workers import Death
 from tests.unit.supervisor.supervisor_world import CODE_1, KILLED, LISTENERS, SEGV, World
@@ -118,3 +119,31 @@ def test_a_stop_in_the_middle_of_a_reset_is_a_stop(world):
     world.forget()
     world.dies(world.of("controller"), KILLED)
     assert world.events() == ["worker_died"], "it is told again who dies"
+
+
+def test_the_exit_codes_are_those_that_the_commands_tell():
+    """2: the configuration cannot be used, as every command ends then; who starts brokers looks at them."""
+    assert (supervisor.EXIT_CLEAN, supervisor.EXIT_FAILED, supervisor.EXIT_CONFIG) == (0, 1, 2)
+    assert ConfigError("node.id", "x", problem="no").exit_code == supervisor.EXIT_CONFIG
+    assert (launch.EXIT_CLEAN, launch.EXIT_FAILURE) == (0, 1)
+
+
+@pytest.mark.parametrize(("deaths", "fails"), [(4, False), (5, True)])
+def test_a_start_in_which_a_process_fails_five_times_has_failed(world, deaths, fails):
+    world.broker._step()
+    handler = world.of("handler")
+    for _ in range(deaths):
+        world.dies(handler, CODE_1)
+        world.now_s = max(world.now_s, handler.restart_at)
+        world.broker._step()
+    assert ("start_failed" in world.events()) is fails
+
+
+@pytest.mark.parametrize(("resets", "gives_up"), [(4, False), (5, True)])
+def test_it_rebuilds_four_times_in_a_minute_and_not_a_fifth_time(world, resets, gives_up):
+    world.started()
+    for _ in range(resets):
+        world.broker._resetting = False
+        world.broker._reset()
+        world.now_s += 14.0
+    assert ("too_many_resets" in world.events()) is gives_up and supervisor.RESET_WINDOW_S == 60.0
