@@ -172,3 +172,9 @@ def test_files_are_found_by_what_their_names_begin_and_end_with(tmp_path):
     assert [path.name for path in segment.find(tmp_path)] == ["b1-1.mpt", "b1-2.mpt", "b10-1.mpt"]
     assert segment.find(tmp_path, "dict-", ".jsonl") == [tmp_path / "dict-b1-1.jsonl"]
     assert segment.find(tmp_path / "none") == segment.find(tmp_path / "b1-1.mpt") == []
+
+
+def test_a_lanes_first_segment_begins_with_nothing():
+    assert segment.Progress() == (0,) * 8 and segment.Progress().share() == (0, 0, 0, 0)
+    progress = segment.Progress(1, 2, 3, 4, 50, 60, 70, 80)
+    assert progress.share() == (49, 58, 67, 76) and progress.following() == (50, 60, 70, 80) * 2

@@ -231,6 +231,7 @@ def test_segments_name_the_apis_that_records_can_have(world):
     assert found["listeners"] == [{"name": "A", "protocol": "PLAINTEXT", "control": False}]
     named = {int(key) for key in found["apis"]}
     assert named == {key for key in module.API_NAMES if key <= module.LAST_NAMED_API} | set(module.NAMED_BEYOND)
+    assert "66" in found["apis"] and "67" not in found["apis"], "that one is for controllers alone"
     assert found["apis"]["0"] == "Produce" and max(module.API_NAMES) not in named - set(module.NAMED_BEYOND)
 
 
