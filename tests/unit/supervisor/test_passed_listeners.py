@@ -74,7 +74,7 @@ def test_a_successor_hears_nothing_of_what_was_for_the_one_before(listening, pas
     assert sorted(passed.begin(listening)) == [0, 2] and received(passed) == []
     passed.follow(listening)
     assert passed.held == {0, 2} and received(passed) == []
-    assert len(os.listdir("/proc/self/fd")) == before, "its descriptor is not ours"
+    assert len(os.listdir("/proc/self/fd")) <= before, "its descriptor is not ours"
 
 
 def test_at_the_end_both_ends_are_closed(passed):

@@ -47,7 +47,7 @@ def test_each_answer_is_whole_and_has_nothing_of_the_one_before():
     assert first[::2] == second[::2] == (pid, "")
     assert first.frames[0].startswith(f'File "{__file__}", line ') and first.frames[0].endswith(" in process")
     assert sum(frame.endswith(" in process") for frame in second.frames) == 1
-    assert len(os.listdir("/proc/self/fd")) == before, "whoever asked keeps nothing open"
+    assert len(os.listdir("/proc/self/fd")) <= before, "whoever asked keeps nothing open"
 
 
 def test_after_forks_a_process_writes_to_its_own_again():

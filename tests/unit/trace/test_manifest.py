@@ -82,7 +82,7 @@ def test_a_line_that_is_added_is_on_the_disk_and_this_users(tmp_path, monkeypatc
     monkeypatch.setattr(manifest.os, "fsync", lambda file: synced.append((os.fstat(file).st_size, path.read_bytes())))
     manifest.append(tmp_path, info)
     whole = path.read_bytes()
-    assert synced == [(len(whole), whole)] and len(os.listdir("/proc/self/fd")) == before
+    assert synced == [(len(whole), whole)] and len(os.listdir("/proc/self/fd")) <= before
     assert whole.startswith(torn + b"\n" if torn else b"{") and [row.file for row in manifest.read(tmp_path)] == [
         info.path.name
     ]

@@ -139,7 +139,7 @@ def test_descriptors_are_given_back(tmp_path, spool):
     before = len(os.listdir("/proc/self/fd"))
     mark_spool.put(tmp_path, "x")
     assert len(spool.take()) == 2 and mark_spool.is_watched(tmp_path)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_where_there_is_no_directory_nobody_watches(tmp_path):
