@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from mpbroker.trace import dashcam as module
+from mpbroker.trace import lane
 from mpbroker.trace.dashcam import AGAIN_MS, FINISH_S, GIVE_UP_MS, SPARE_BYTES, STATE, Dashcam
 from mpbroker.trace.dump_cause import ASKED, Cause
 from mpbroker.trace.mark_spool import Mark
@@ -272,3 +273,8 @@ def test_a_successor_goes_on_as_long_as_its_predecessor_wanted_to(world, until_n
     one._dump = None
     one.resume()
     assert one._dump is None, "its directory is gone"
+
+
+def test_what_is_left_free_in_memory_has_room_for_a_lane():
+    """What it may bring between two looks, and some."""
+    assert lane.lane_bytes() < SPARE_BYTES
