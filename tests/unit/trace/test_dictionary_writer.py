@@ -205,3 +205,7 @@ def test_a_write_in_part_gives_the_descriptor_back_and_none_is_given_back_twice(
         for _ in range(2):
             writer.close()
             assert closed == [0] and writer._file == -1
+
+
+def test_it_is_written_anew_when_it_holds_twice_what_readers_keep():
+    assert dictionary_writer._REWRITE_AT == 2 * dictionary.MAX_OF_A_KIND
