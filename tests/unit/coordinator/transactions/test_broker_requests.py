@@ -170,3 +170,119 @@ def test_a_request_takes_a_connection_that_is_idle_before_a_new_one(monkeypatch,
     new = (("127.0.0.1", 9), {"client_id": "b", "timeout_ms": TIMEOUT_MS})
     assert idle == (new if given == "new" else None if given is None else channels[given])
     assert len(peer.channels) == made
+
+
+class Channel:
+    """A connection to a broker: `busy` until its outcome comes."""
+
+    made: list["Channel"] = []  # noqa: RUF012
+
+    def __init__(self, *words, **named):
+        self.words, self.sent, self.busy, self.outcome, self.closed = (*words, named), [], False, None, False
+        Channel.made.append(self)
+
+    def turn(self, now_ms):
+        outcome, self.outcome = self.outcome, None
+        self.busy = self.busy and outcome is None
+        return outcome
+
+    def send(self, message, now_ms):
+        self.sent.append((message, now_ms))
+        self.busy = True
+
+    def close(self):
+        self.closed = True
+
+
+NOW_MS = 50_000
+
+
+@pytest.fixture
+def peer(monkeypatch):
+    """(requests, one broker, what it is asked)."""
+    Channel.made = []
+    monkeypatch.setattr("mpbroker.client.broker_channel.BrokerChannel", Channel)
+    requests, peer = BrokerRequests("b", lambda: None), _Peer()
+
+    def ask(*messages, until_ms=NOW_MS + 1):
+        peer.waiting.extend(broker_requests._Asked(message, message, until_ms) for message in messages)
+        return serve()
+
+    def serve():
+        requests._serve(("host", 9), peer, NOW_MS)
+        answered = list(requests._answered)
+        requests._answered.clear()
+        return answered
+
+    return SimpleNamespace(requests=requests, peer=peer, ask=ask, serve=serve)
+
+
+def test_each_connection_has_one_request_in_flight_and_there_are_few(peer):
+    """One that waits for its followers must not hold the others up."""
+    assert peer.ask("a") == [] and peer.ask("b", "c", "d", "e", "f") == []
+    assert [channel.sent for channel in Channel.made] == [[(name, NOW_MS)] for name in "abcd"]
+    assert [one.message for one in peer.peer.waiting] == ["e", "f"] and len(peer.peer.in_flight) == 4
+    timeout = {"client_id": "b", "timeout_ms": broker_requests.TIMEOUT_MS}
+    assert [channel.words for channel in Channel.made] == [("host", 9, timeout)] * broker_requests.MAX_CONNECTIONS
+    Channel.made[2].outcome = SimpleNamespace(response="answer")
+    assert peer.serve() == [("c", "answer")]
+    assert Channel.made[2].sent[1:] == [("e", NOW_MS)] and len(peer.peer.in_flight) == 4
+    Channel.made[0].outcome = SimpleNamespace(response=None)
+    assert peer.serve() == [("a", None)], "none came"
+    assert sorted(one.message for one in peer.peer.in_flight.values()) == ["b", "d", "e", "f"]
+    assert not peer.peer.waiting and len(Channel.made) == 4
+
+
+def test_a_connection_that_is_free_is_used_again(peer):
+    peer.ask("a")
+    Channel.made[0].outcome = SimpleNamespace(response="answer")
+    assert peer.ask("b") == [("a", "answer")]
+    assert len(Channel.made) == 1 and Channel.made[0].sent == [("a", NOW_MS), ("b", NOW_MS)]
+
+
+@pytest.mark.parametrize(("until_ms", "ends"), [(NOW_MS - 1, True), (NOW_MS, True), (NOW_MS + 1, False)])
+def test_a_request_that_nobody_waits_for_any_more_ends_unsent(peer, until_ms, ends):
+    assert peer.ask("a", until_ms=until_ms) == ([("a", None)] if ends else [])
+    assert len(Channel.made) == (not ends)
+
+
+@pytest.mark.parametrize(("more", "ended"), [(0, 0), (1, 1), (3, 3)])
+def test_the_oldest_fail_where_too_many_wait_for_one_broker(peer, monkeypatch, more, ended):
+    monkeypatch.setattr(broker_requests, "MAX_WAITING", 5)
+    peer.ask(*"abcd")
+    numbers = list(range(5 + more))
+    assert peer.ask(*numbers) == [(number, None) for number in numbers[:ended]]
+    assert [one.message for one in peer.peer.waiting] == numbers[ended:]
+
+
+def test_only_brokers_with_nothing_to_do_are_forgotten(peer):
+    waiting, flying, idle = _Peer(), _Peer(), _Peer()
+    waiting.waiting.append("asked")
+    flying.in_flight["channel"] = "asked"
+    idle.channels = [Channel("x"), Channel("y")]
+    peer.requests._peers = {("w", 1): waiting, ("f", 1): flying, ("i", 1): idle}
+    peer.requests._forget_idle()
+    assert list(peer.requests._peers) == [("w", 1), ("f", 1)]
+    assert [channel.closed for channel in Channel.made] == [True, True]
+
+
+def test_a_thread_begins_with_the_first_request_and_its_bell_is_rung_for_each(monkeypatch):
+    started, rung, found = [], [], []
+    thread = lambda **named: SimpleNamespace(start=lambda: started.append(named["daemon"]))  # noqa: E731
+    monkeypatch.setattr(broker_requests.threading, "Thread", thread)
+    monkeypatch.setattr(broker_requests.os, "eventfd", lambda *words: 0)
+    monkeypatch.setattr(broker_requests.os, "eventfd_write", lambda *words: rung.append(words))
+    monkeypatch.setattr(broker_requests, "_now_ms", lambda: NOW_MS)
+    requests = BrokerRequests("b", lambda: None)
+    for name in "ab":
+        requests.send(("host", 9), name, found.append)
+    assert started == [True] and rung == [(0, 1)] * 2
+    until_ms = NOW_MS + broker_requests.TIMEOUT_MS
+    assert [(address, one.message, one.until_ms) for address, one in requests._asked] == [
+        (("host", 9), "a", until_ms),
+        (("host", 9), "b", until_ms),
+    ]
+    requests._answered.extend([(found.append, "first"), (found.append, None)])
+    requests.deliver()
+    requests.deliver()
+    assert found == ["first", None]
