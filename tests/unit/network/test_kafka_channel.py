@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import struct
+from types import SimpleNamespace
 
 import pytest
 
@@ -242,3 +243,12 @@ def test_a_sender_that_goes_in_the_middle_is_lost(ends):
     with pytest.raises(ConnectionLost) as lost:
         channel.receive_large()
     assert lost.value.__cause__ is (ends or None) and channel.large_filled == 0
+
+
+def test_one_call_brings_a_mebibyte_and_no_more_of_a_large_frame(setting):
+    channel, _far = setting.connect()
+    real, channel.socket = channel.socket, SimpleNamespace(recv_into=lambda place: len(place))
+    channel.large_view, channel.large_filled = memoryview(bytearray(5 << 19)), 0
+    for filled, complete in ((1 << 20, False), (2 << 20, False), (5 << 19, True)):
+        assert channel.receive_large() is complete and channel.large_filled == filled
+    channel.socket, channel.large_view = real, None

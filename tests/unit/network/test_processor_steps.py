@@ -87,6 +87,7 @@ def test_an_event_that_is_nobodys_connection(world):
 
 @pytest.mark.parametrize("several", [False, True])
 def test_it_looks_for_more_where_a_turn_took_all_that_it_may(world, several):
+    assert MAX_NEW_CONNECTIONS_PER_TURN == 20, "as Kafka's processors"
     made, count = world.made, MAX_NEW_CONNECTIONS_PER_TURN - (not several)
     made._handover.receive = lambda most: list(range(most))[:count]
     made._register = lambda new: None if new == 1 else f"socket {new}"

@@ -17,6 +17,7 @@ class Commands:
         self.sent, self.answers, self.has_room = [], [], True
 
     def send(self, encoded, operation, then):
+        assert operation == 0, "nobody asks again: it is no operation whose result is kept"
         if self.has_room:
             command = decode_command(encoded)
             assert command.forward, "in a cluster another broker may be the controller"
