@@ -153,9 +153,9 @@ def test_a_broker_that_is_lost_is_shown_offline_and_told_nothing(world):
     assert world.change(Delete(KEYS.broker(3))) == [((1, 5), (1, 5))]
     assert set(world.publisher.targets) == {1, 2, 4}
     first = (0, 1, 5)
-    assert world.take() == [
-        told for broker in (1, 2, 4) for told in ((broker, "U", []), (broker, "U", [first]))
-    ], "the brokers there are, then the partition whose replica is away"
+    assert world.take() == [told for broker in (1, 2, 4) for told in ((broker, "U", []), (broker, "U", [first]))], (
+        "the brokers there are, then the partition whose replica is away"
+    )
 
 
 def test_which_replicas_are_offline(world):
@@ -188,9 +188,9 @@ def test_a_broker_that_comes_is_told_everything_and_the_others_that_it_is_there(
     assert first.full and first.brokers and list(first.metadata) == [("t", 0)]
     assert second.full and [_role(item) for item in second.roles.values()] == [(0, 1, 5, (1, 2), False)]
     target.answered()
-    assert world.take() == [
-        told for broker in (1, 3, 4) for told in ((broker, "U", []), (broker, "U", [(0, 1, 5)]))
-    ], "2 is offline no more"
+    assert world.take() == [told for broker in (1, 3, 4) for told in ((broker, "U", []), (broker, "U", [(0, 1, 5)]))], (
+        "2 is offline no more"
+    )
 
 
 def test_a_broker_whose_directories_changed_is_asked_for_its_replicas_again(world):

@@ -66,11 +66,19 @@ def test_each_partition_has_its_own_answer_in_the_order_of_the_request(bench):
     ]
     unknown = [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")]
     assert move(bench, "u", p0=[1]) == unknown
-    assert bench.ask(
-        AlterPartitionReassignmentsRequest(
-            topics=[ReassignableTopic(name="t", partitions=[ReassignablePartition(partition_index=-1, replicas=[1])])]
+    assert (
+        bench.ask(
+            AlterPartitionReassignmentsRequest(
+                topics=[
+                    ReassignableTopic(name="t", partitions=[ReassignablePartition(partition_index=-1, replicas=[1])])
+                ]
+            )
         )
-    ).responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        .responses[0]
+        .partitions[0]
+        .error_code
+        == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )
 
 
 def test_the_partition_behind_the_last_is_none_and_all_brokers_may_hold_one(bench):

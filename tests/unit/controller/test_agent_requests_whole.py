@@ -38,9 +38,7 @@ class World:
             SimpleNamespace(id=TOPIC, name="t", ordinals=[10, 11, 12], configs={"a": "b"}, replicas=[[1, 2]] * 3),
             SimpleNamespace(id=OFFSETS, name="__consumer_offsets", ordinals=[20], configs={}, replicas=[[1, 2]]),
         ]
-        self.context = SimpleNamespace(
-            by_id={one.id: one for one in topics}, by_name={one.name: one for one in topics}
-        )
+        self.context = SimpleNamespace(by_id={one.id: one for one in topics}, by_name={one.name: one for one in topics})
         note = lambda *words: self.done.append(words[0] if len(words) == 1 else words)  # noqa: E731
         self.topics = SimpleNamespace(
             context=self.context, can_create=True, may_be_offline=False, has_log=lambda row: row in self.here,
@@ -199,9 +197,7 @@ def test_a_topic_that_the_watch_has_not_brought_is_looked_up(world):
 def test_requests_of_an_old_version_name_a_topic_with_each_partition(world):
     one = state(0)
     one.topic_name = "t"
-    request = LeaderAndIsrRequest(
-        controller_id=9, controller_epoch=3, broker_epoch=4, ungrouped_partition_states=[one]
-    )
+    request = LeaderAndIsrRequest(controller_id=9, controller_epoch=3, broker_epoch=4, ungrouped_partition_states=[one])
     assert world.agent.leader_and_isr(request) == (0, [0]) and world.became[0][0] == 10
 
 

@@ -343,9 +343,7 @@ def test_a_request_of_the_controller_is_carried_out_and_its_codes_handed_back(
         asked.append((type(request), request.controller_id, request.controller_epoch))
         return done
 
-    world.agent._requests = SimpleNamespace(
-        leader_and_isr=carry_out, stop_replica=carry_out, update_metadata=carry_out
-    )
+    world.agent._requests = SimpleNamespace(leader_and_isr=carry_out, stop_replica=carry_out, update_metadata=carry_out)
     held = []
     frame = encode_request_frame(request_, version, 5, "a client")
     monkeypatch.setattr(module, "held_payload", lambda *words: held.append(words[1:]) or frame[4:])

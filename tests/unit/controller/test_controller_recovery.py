@@ -188,7 +188,7 @@ def test_a_successor_knows_in_which_directory_each_row_lies_and_hides_what_no_to
     logs = SimpleNamespace(
         know=note("know"), hide=note("hide log", 0), retire=note("retire"), online_homes=[], load=note("load")
     )
-    store = SimpleNamespace(load_operations=note("operations"), load_topics=lambda: [], load_deletions=lambda: [])
+    store = SimpleNamespace(load_operations=note("operations"), load_topics=list, load_deletions=list)
     deletions = SimpleNamespace(pending={}, add=note("add"), finish_all=note("finish"))
     run = recovery(store=store, snapshot=snapshot, rows=rows, logs=logs, deletions=deletions)
     assert run.run().by_id == {}

@@ -29,11 +29,11 @@ from mpbroker.protocol.messages.alter_configs import (
 )
 from mpbroker.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from mpbroker.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsResourceResponse as IncrementalResourceResponse,
-)
-from mpbroker.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+)
+from mpbroker.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsResourceResponse as IncrementalResourceResponse,
 )
 from tests.harness.memory_store import MemoryStore
 from tests.unit.cluster.controller_bench import broker_record

@@ -87,9 +87,9 @@ def defined(header, name):
 
 
 def test_what_the_core_does_in_one_call():
-    assert log_retention.MAX_A_CALL == defined("log/retain.h", "MPB_RETAIN_MAX_REMOVED")
-    assert 2 * replica_move.NEAR_BYTES == defined("log/move.h", "MPB_MOVE_TAIL_BYTES"), "half of it may come meanwhile"
-    assert 2 * replica_move.MOST_NEAR_BYTES == defined("log/move.h", "MPB_MOVE_MOST_TAIL_BYTES")
+    assert defined("log/retain.h", "MPB_RETAIN_MAX_REMOVED") == log_retention.MAX_A_CALL
+    assert defined("log/move.h", "MPB_MOVE_TAIL_BYTES") == 2 * replica_move.NEAR_BYTES, "half of it may come meanwhile"
+    assert defined("log/move.h", "MPB_MOVE_MOST_TAIL_BYTES") == 2 * replica_move.MOST_NEAR_BYTES
 
 
 def test_a_log_that_grows_too_fast_is_allowed_twice_as_much_each_time_up_to_a_bound():

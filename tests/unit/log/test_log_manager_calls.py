@@ -266,7 +266,7 @@ def test_the_first_record_at_or_after_a_time(world, codec):
         largest = max(times) if codec else None
         assert world.log.append(0, module.NO_REQUEST, 0, batch, options, 200, max_timestamp=largest).error == 0
     manager, topic = manager_of(world.log), SimpleNamespace(id=partition.topic_id)
-    for wanted_ms in range(0, 123):
+    for wanted_ms in range(123):
         assert manager.offset_for_timestamp(topic, 0, wanted_ms) == (0, plain_lookup(batches, wanted_ms))
     assert manager.offset_of_largest_timestamp(topic, 0) == (0, FoundOffset(120, 7, 0))
     world.roll(partition)

@@ -85,16 +85,20 @@ def test_indexes_that_are_made_anew_are_those_that_appends_made(world):
     tail = recovery.read_tail(0)
     rebuilt, cut = recovery.rebuild(0)
     assert not cut and [(path / name).read_bytes() for name in names] == before and all(before)
-    assert rebuilt == tail == SegmentState(
-        0,
-        state.leo,
-        state.position,
-        *sizes,
-        state.max_timestamp,
-        state.max_timestamp_offset,
-        state.first_timestamp,
-        state.indexed_timestamp,
-        state.bytes_since_index,
+    assert (
+        rebuilt
+        == tail
+        == SegmentState(
+            0,
+            state.leo,
+            state.position,
+            *sizes,
+            state.max_timestamp,
+            state.max_timestamp_offset,
+            state.first_timestamp,
+            state.indexed_timestamp,
+            state.bytes_since_index,
+        )
     )
     assert recovery.rebuilt == {0: 0}
 

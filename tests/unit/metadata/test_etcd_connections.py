@@ -16,7 +16,7 @@ ONE, OTHER = EndPoint("127.0.0.1", 1), EndPoint("::1", 2)
 class Connection:
     """Of a member that a test plays; `made`: all of them."""
 
-    made: list["Connection"] = []
+    made: list["Connection"] = []  # noqa: RUF012
     content, status = b"{}", 200
 
     def __init__(self, host: str, port: int, timeout: float) -> None:

@@ -95,7 +95,7 @@ def test_the_owners_lock_is_another_one(place):
 def test_brokers_of_other_releases_look_at_the_same_place(place):
     """While a cluster of one machine is upgraded, old and new ones ask each other's files."""
     assert tuple(LISTENERS_LOCKED) == (512, b"listeners\n")
-    with supervisor(place), processor(place) as (child, _):
+    with supervisor(place), processor(place) as (child, _):  # noqa: SIM117
         with open(directory_of(place.sqlite_path) / "broker-1", "r+b") as file:
             assert lock_pid(file.fileno(), (1 << 20) + crc32c(b"OUT")) == child
             assert lock_pid(file.fileno(), (1 << 20) + crc32c(b"IN")) is None

@@ -248,9 +248,7 @@ def test_only_dead_sessions_are_ended(store, brokers, monkeypatch):
     assert store.session_find(2) == Session(2, "broker-2", TTL_MS) and store.session_find(3) is None
 
 
-@pytest.mark.parametrize(
-    ("entries", "sizes"), [(0, [0]), (1, [1]), (2, [2]), (3, [2, 1]), (4, [2, 2]), (5, [2, 2, 1])]
-)
+@pytest.mark.parametrize(("entries", "sizes"), [(0, [0]), (1, [1]), (2, [2]), (3, [2, 1]), (4, [2, 2]), (5, [2, 2, 1])])
 def test_a_scan_is_read_at_once_and_given_out_in_pages(store, entries, sizes):
     found = [Entry(f"a{number}", b"", 1, 1, 1) for number in range(entries)]
     store._read_all = lambda prefix: (7, list(found))

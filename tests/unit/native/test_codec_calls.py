@@ -144,9 +144,7 @@ def test_a_version_behind_the_last_plan_is_asked_for():
 
 @pytest.mark.parametrize("call", ["codec_encode(object(), 0)", "codec_decode(object, 0, b'')"])
 def test_a_codec_that_is_not_there(call):
-    program = (
-        f"from mpbroker import _native\ntry:\n    _native.{call}\nexcept RuntimeError as error:\n    print(error)"
-    )
+    program = f"from mpbroker import _native\ntry:\n    _native.{call}\nexcept RuntimeError as error:\n    print(error)"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert told.stdout == "mpbroker.protocol.codec is not loaded\n", told.stderr
 

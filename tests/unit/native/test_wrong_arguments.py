@@ -26,7 +26,7 @@ def wrong_calls(name, arguments):
         if type(value) is not bool and (name, place) not in CLASSES:
             yield (*arguments[:place], nothing, *arguments[place + 1 :])
     yield (*arguments, *[0] * 20)
-    if arguments and name not in ("LogOptions",):
+    if arguments and name != "LogOptions":
         yield ()
 
 
@@ -67,7 +67,7 @@ def test_of_a_row(leader, name):
     refuses(name, getattr(leader.log, name), (0, *READ[name]))
 
 
-@pytest.mark.parametrize("name", [name for name in WHOLE_LOG if name not in ("take_isr_proposals",)])
+@pytest.mark.parametrize("name", [name for name in WHOLE_LOG if name != "take_isr_proposals"])
 def test_of_a_log(leader, name):
     refuses(name, getattr(leader.log, name), WHOLE_LOG[name])
 

@@ -179,10 +179,14 @@ def test_the_life_of_a_handler(world, monkeypatch, index, reserved, control_only
     config = SimpleNamespace(reserved_handlers=reserved)
     module.main(
         SimpleNamespace(
-            process_row=SimpleNamespace(set_state=states.append), index=index, slot=7, config=config,
-            core=SimpleNamespace(coordinator=coordinator), running=lambda: world.did.append("running"),
+            process_row=SimpleNamespace(set_state=states.append),
+            index=index,
+            slot=7,
+            config=config,
+            core=SimpleNamespace(coordinator=coordinator),
+            running=lambda: world.did.append("running"),
             stop_requested=lambda: stops.pop(0),
-        )  # fmt: skip
+        )
     )
     recovered = [("recover slot", 7), ("sessions",), ("recover",)]
     handed = [("hand over", [11, 8])] * (coordinator >= 0)

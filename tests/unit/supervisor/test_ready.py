@@ -55,7 +55,7 @@ def test_an_answer_in_two_pieces_counts_once_whole(server):
 
 def test_the_question_is_one_that_every_version_of_kafka_answers():
     """ApiVersions, version 0, in a header without a client id; its answer names the same correlation id."""
-    assert REQUEST == struct.pack(">ihhih", 10, 18, 0, 0x6D706272, -1)
+    assert struct.pack(">ihhih", 10, 18, 0, 0x6D706272, -1) == REQUEST
 
 
 def test_a_probe_that_has_not_begun_has_no_answer_and_no_socket(server):

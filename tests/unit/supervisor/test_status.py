@@ -94,7 +94,7 @@ def test_the_document_tells_of_each_process_the_worst_that_was_found(monkeypatch
     """Findings come worst first. What only degrades is no state of a process, and an index no name of a listener."""
     page = SimpleNamespace(
         state=SimpleNamespace(name="RUNNING"),
-        counters=lambda: {counter: 5 for counter in status.COUNTERS},
+        counters=lambda: dict.fromkeys(status.COUNTERS, 5),
         processes=lambda: [row(slot=slot, listener=7) for slot in (1, 2, 3, 4)],
         rings=lambda: [SimpleNamespace(name="data", depth=1, capacity=2, peak=3)],
     )

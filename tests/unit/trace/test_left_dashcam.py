@@ -27,8 +27,6 @@ def test_it_is_copied_a_piece_a_turn_and_only_then_taken_out_of_memory(tmp_path)
     assert all(segment.read_info(path).closed for path in target.glob("*.mpt")), "the open one was closed first"
     said = dump.read(target)
     assert (said["segments"], said["records"], said["segments_lost"]) == (2, 7, 0)
-    assert [(cause.kind, cause.text) for cause in said["causes"]] == [
-        (dump_cause.LEFT, "the broker before was killed")
-    ]
+    assert [(cause.kind, cause.text) for cause in said["causes"]] == [(dump_cause.LEFT, "the broker before was killed")]
     assert target.name.endswith("-b4-left") and (target / "dict-b4-00000001.jsonl").exists()
     assert lines == [("trace_dumped", {"directory": str(target), "segments_lost": 0})]

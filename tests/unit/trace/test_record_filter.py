@@ -12,9 +12,7 @@ from tests.unit.trace.traces import CLOCK, request
 
 OFFSET_NS = CLOCK.realtime_ns - CLOCK.monotonic_ns
 NAMES = {11: "alice", 12: "bob", 13: "alice"}  # two hashes of one name: it was cut, or the broker began anew
-INFO = segment.SegmentInfo(
-    Path("a.mpt"), segment.Opened(4, 7, 2, 0, "c", 0, CLOCK, {}), segment.Progress(), None, 0, 0
-)
+INFO = segment.SegmentInfo(Path("a.mpt"), segment.Opened(4, 7, 2, 0, "c", 0, CLOCK, {}), segment.Progress(), None, 0, 0)
 RECORDS = [
     request(number, t0_ns=t0_ns, api_key=api_key)._replace(client_hash=client, kind=kind)
     for number, (t0_ns, api_key, client, kind) in enumerate(

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import pytest
 
 from mpbroker.config.load_config import load_broker_config
-
 from mpbroker.errors import ErrorCode
 from mpbroker.metadata.commands import CreateTopics, Failed, NewTopic, TopicResult, TopicResults
 from mpbroker.metadata.coordinator_partitions import partition_of

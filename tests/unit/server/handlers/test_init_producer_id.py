@@ -102,9 +102,7 @@ def test_a_transaction_is_the_coordinators_and_ids_are_this_brokers_own_controll
     """In a cluster, too: each broker has blocks of its own."""
     given, parked = [], []
     monkeypatch.setattr(handler, "park_for_controller", lambda *words, local: parked.append(local) or True)
-    context = SimpleNamespace(
-        port=SimpleNamespace(give_to_coordinator=given.append), producer_ids=ProducerIdBlock()
-    )
+    context = SimpleNamespace(port=SimpleNamespace(give_to_coordinator=given.append), producer_ids=ProducerIdBlock())
     assert handler.handle(context, "request", InitProducerIdRequest(transactional_id="t")) is HANDED_OVER
     assert given == ["request"] and parked == []
     assert handler.handle(context, "request", MESSAGE) is PARKED and parked == [True] and len(given) == 1
