@@ -1,13 +1,12 @@
 """Calls of the extension for which the interpreter has no memory left at one place after the other."""
 
-import gc
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
-from tests.harness.kept_blocks import in_use
+from tests.harness.kept_blocks import collect, in_use
 
 _testcapi = pytest.importorskip("_testcapi")  # a part of CPython that distributions may leave out
 ROUNDS, WARM_UP, LOOKS = 3, 2, 8
@@ -22,7 +21,7 @@ def refuse_each(
     """Calls it with the first allocation refused, then with the second, and so on; how often it raised MemoryError. Any
     other error is one. `before` and `after` each call have all the memory they want."""
     refused, good, number = 0, 0, 0
-    gc.collect()  # of what the interpreter keeps for the next list or tuple, it lets go
+    collect()  # of what the interpreter keeps for the next list or tuple, it lets go
     held = []
     while good < GOOD_IN_A_ROW:
         assert number < MOST, "it never succeeds"
@@ -67,12 +66,12 @@ def leaves_nothing(work: Callable[[], object], touched: Iterable[Any] = ()) -> N
 
 def _look(work: Callable[[], object], touched: list[Any]) -> tuple[int, int, list[int]]:
     """What rounds leave: objects, bytes, and of references to each whole ones a round."""
-    gc.collect()
+    collect()
     references = [sys.getrefcount(one) for one in touched]
     size, objects = in_use(), sys.getallocatedblocks()
     for _ in range(ROUNDS):
         work()
-    gc.collect()
+    collect()
     objects, size = sys.getallocatedblocks() - objects, in_use() - size
     now = [sys.getrefcount(one) for one in touched]
     return objects, size, [int((n - was) / ROUNDS) for was, n in zip(references, now, strict=True)]
