@@ -1,8 +1,10 @@
 """What some rounds of work leave behind in the interpreter's memory."""
 
 import ctypes
+import functools
 import gc
 import sys
+from collections.abc import Callable
 from typing import ClassVar
 
 ROUNDS, WARM_UP, LOOKS = 60, 20, 3
@@ -37,10 +39,14 @@ class _Mallinfo(ctypes.Structure):
     _fields_: ClassVar = [("before", ctypes.c_size_t * 7), ("in_use", ctypes.c_size_t), ("after", ctypes.c_size_t * 2)]
 
 
-_mallinfo = ctypes.CDLL(None).mallinfo2
-_mallinfo.restype = _Mallinfo
+@functools.cache
+def _mallinfo() -> Callable[[], _Mallinfo]:
+    """Looked for by who asks: not every C library has it."""
+    call = ctypes.CDLL(None).mallinfo2
+    call.restype = _Mallinfo
+    return call
 
 
 def in_use() -> int:
     """Bytes that malloc has handed out."""
-    return int(_mallinfo().in_use)
+    return int(_mallinfo()().in_use)
