@@ -19,7 +19,7 @@ int64_t mpb_command_send(struct mpb_core *core, uint32_t slot, uint32_t target, 
                          uint32_t length);
 /* Handler: the first row at or after `from` that is answered for this process, or -1. */
 int64_t mpb_command_answered(struct mpb_core *core, uint32_t slot, uint32_t from);
-/* Handler: the answer is read, the row free. False: not an answered row of this process. */
+/* Handler: the answer is read, the row free. False: not an answered row of this slot. */
 bool mpb_command_free(struct mpb_core *core, uint32_t slot, uint32_t index);
 
 /* The ring of a target. */

@@ -194,7 +194,7 @@ static void test_where_reading_ends(void)
     now->lso = now->hw = 5;
 }
 
-/* Followers are served where all of them may be, within a session, and as far as the log goes; broker 0 is one as well. */
+/* Followers are Python's where not all of them may be served, and without a session; broker 0 is one as well. */
 static void test_which_followers_are_left(void)
 {
     static const struct {

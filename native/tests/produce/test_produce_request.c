@@ -398,6 +398,8 @@ static void test_places(void)
             CHECK(topics.by_name[hash & (MPB_NATIVE_TOPICS - 1)] == topic && topics.by_id[3] == topic);
         added++;
     }
+    for (uint32_t i = 0; i < MPB_NATIVE_TOPICS; i++) /* every other place is taken */
+        CHECK_EQ(topics.by_name[i] != NULL, i % 2 == 0);
     for (uint32_t i = 0; i < 64; i++) {
         uint8_t name[2] = {'n', (uint8_t)i};
         CHECK(mpb_native_by_name(&topics, name, 2) == NULL);

@@ -43,7 +43,7 @@ static void test_what_is_served(void)
             const struct mpb_trace *t = mpb_trace_of(e->trace);
             CHECK_EQ(t->topic_hash, mpb_crc32c(0, ask_topic(ask.long_name), strlen(ask_topic(ask.long_name))));
             CHECK(t->nparts == ask.partitions && t->aux == (uint32_t)ask.partitions);
-            CHECK(!traced || (t->flags & MPB_TF_ACKS) == ((uint16_t)ask.acks & MPB_TF_ACKS));
+            CHECK(!traced || (t->flags & MPB_TF_ACKS) == (way & 1 ? 0 : 1));
             uint32_t io_ticks = (1000000000 - 1) >> MPB_TRACE_TICK_SHIFT;
             CHECK(!traced || (t->stage[MPB_STAGE_IO_DONE] == io_ticks && t->stage[MPB_STAGE_LOCAL_DONE] == io_ticks));
             if (ask.acks != 0) {
@@ -81,6 +81,20 @@ static void test_whose_error_it_is(void)
             CHECK_EQ(mpb_be16(part + 30 * i + 4), i == refused ? MPB_ERR_NOT_LEADER_OR_FOLLOWER : 0);
             CHECK_EQ(offsets[i], i == refused ? -1 : ends[i]++);
         }
+        CHECK(mpb_sent(&play.d.p[0], entry, 1, false));
+    }
+    for (uint32_t offline = 0; offline < 2; offline++) { /* each has its own */
+        mpb_atomic32 *flags = &play.d.w.core.partitions[offline].flags;
+        uint32_t kept = mpb_load_relaxed(flags), entry = taken(&ask, 1);
+        uint64_t errors = counted_here(ERRORS);
+        state_in_force(1 - offline)->role = MPB_ROLE_FOLLOWER;
+        mpb_store_relaxed(flags, kept & ~(uint32_t)MPB_PART_ONLINE);
+        CHECK(mpb_serve_produce(&play.native, entry));
+        mpb_store_relaxed(flags, kept);
+        state_in_force(1 - offline)->role = MPB_ROLE_LEADER;
+        CHECK_EQ(entry_of(entry)->error, offline == 0 ? MPB_ERR_KAFKA_STORAGE_ERROR : MPB_ERR_NOT_LEADER_OR_FOLLOWER);
+        CHECK_EQ(counted_here(ERRORS), errors + 2);
+        CHECK_EQ(mpb_collect(&play.d.p[0]), entry);
         CHECK(mpb_sent(&play.d.p[0], entry, 1, false));
     }
 }
@@ -187,6 +201,7 @@ static void test_what_waits(void)
                 CHECK_EQ(waiting()->count, waits && parks);
                 const struct mpb_trace *t = mpb_trace_of(entry_of(entry)->trace);
                 CHECK_EQ(t->nparts, waits && !parks ? 0 : partitions);
+                CHECK_EQ(t->flags & MPB_TF_ACKS, waits && !parks ? 0 : acks < 0 ? 3 : acks);
                 CHECK_EQ(t->stage[MPB_STAGE_IO_DONE] != MPB_TRACE_NOT_REACHED, !waits || parks);
                 if (!waits) {
                     CHECK_EQ(mpb_collect(&play.d.p[0]), entry);

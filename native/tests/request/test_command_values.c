@@ -64,7 +64,7 @@ static void test_what_a_sent_one_holds(void)
         CHECK(command->operation == 1000 + i && command->request_length == LENGTHS[i] && command->answer_length == 0);
         CHECK_EQ(mpb_load_relaxed(&command->handler_slot), HANDLER);
         CHECK_EQ(command->handler_incarnation, 10 + HANDLER);
-        for (uint32_t at = 0; at < MPB_COMMAND_REQUEST; at += at + 1 < LENGTHS[i] ? 997 : 1)
+        for (uint32_t at = 0; at < MPB_COMMAND_REQUEST; at += at + 997 < LENGTHS[i] ? 997 : 1)
             CHECK_EQ(command->request[at], at < LENGTHS[i] ? 0x33 : 0x44);
         CHECK_EQ(counted(HANDLER, MPB_C_COMMANDS_SENT), sent + 1);
         CHECK_EQ(mpb_load_relaxed(&w.core.doorbells->service_word[target]), 2);
@@ -236,7 +236,8 @@ static void test_whose_answers_are_found(void)
         put(i, MPB_E_DONE, SELF, 9, HANDLER);
     put(1, MPB_E_CLAIMED, SELF, 9, HANDLER);
     put(2, MPB_E_DONE, SELF, 9, OTHER);
-    w.core.commands[3].handler_incarnation++; /* asked by another process of that slot */
+    w.core.commands[3]
+        .handler_incarnation++; /* asked by another process of that slot: not found, but it may be freed */
     static const int64_t FOUND[] = {0, 4, 4, 4, 4, -1, -1};
     for (uint32_t from = 0; from < sizeof FOUND / sizeof *FOUND; from++)
         CHECK_EQ(mpb_command_answered(&w.core, HANDLER, from), FOUND[from]);

@@ -71,7 +71,7 @@ static void test_what_a_poke_brings(void)
 /* ------------------------------------------------------------------ served here */
 static struct {
     struct mpb_handler *h;
-    bool leaves, answers, saw_serving, takes_time;
+    bool leaves, answers, saw_serving, takes_time, rung; /* the last: its processor, while others are served */
     uint64_t ended_ns;
     int calls, fetch_calls;
 } served;
@@ -83,6 +83,8 @@ static bool serve_one(uint32_t entry)
         served.h->io_done_ns = served.ended_ns;
     if (!served.leaves && served.answers)
         mpb_answer_nothing(served.h, entry, MPB_ANSWER_NONE);
+    uint32_t processor = entry / d.w.core.header->entries_per_processor;
+    served.rung |= atomic_load(&d.w.core.doorbells->processor[processor].asleep) == 0;
     served.h->io_done_ns = 0;
     return !served.leaves;
 }
@@ -152,7 +154,7 @@ static void test_many_are_served(void)
         atomic_store(&d.w.core.doorbells->processor[p].asleep, 1);
     uint64_t wakes = counted_of(0, MPB_C_PROCESSOR_WAKES), answers = counted_of(0, MPB_C_REQUESTS_ANSWERED);
     CHECK_EQ(mpb_handler_serve_or_claim(h, false, UINT64_MAX), MPB_CLAIM_NOTHING);
-    CHECK_EQ(served.calls, 2);
+    CHECK(served.calls == 2 && !served.rung);
     CHECK_EQ(state_of(&d.w, group), MPB_E_HANDED);
     CHECK_EQ(counted_of(0, MPB_C_PROCESSOR_WAKES), wakes + 2);
     CHECK_EQ(counted_of(0, MPB_C_REQUESTS_ANSWERED), answers + 2);
@@ -165,21 +167,23 @@ static void test_many_are_served(void)
 /* The end of one is the beginning of the next: one reading of the clock for both, but not for the first. */
 static void test_readings_of_the_clock(void)
 {
-    for (int first = 0; first < 2; first++) {
-        open_with_clock(1000);
-        struct mpb_handler *h = serving(0);
-        served.takes_time = true;
-        served.ended_ns = 40;
-        for (uint32_t id = 0; id < 3; id++)
-            trace_of(asked(0, MPB_PLANE_DATA, id))->stage[MPB_STAGE_ENQUEUED] = 0; /* queued at 1, in a tick of 64 */
-        h->served_ns = 900;                                                        /* of a call before: not now */
-        served.leaves = first;
-        script.monotonic_reads = 0;
-        mpb_handler_serve_or_claim(h, false, UINT64_MAX);
-        CHECK_EQ(h->taken_ns, 1000);
-        CHECK_EQ(script.monotonic_reads, first ? 1 : 3); /* 40 is before they were queued: read again */
-        drama_close(&d);
-    }
+    for (uint64_t ended_ns = 64; ended_ns <= 65; ended_ns++) /* 64 may be before they were queued: read again */
+        for (int first = 0; first < 2; first++) {
+            open_with_clock(1000);
+            struct mpb_handler *h = serving(0);
+            served.takes_time = true;
+            served.ended_ns = ended_ns;
+            for (uint32_t id = 0; id < 3; id++) /* queued at 1, in a tick of 64 */
+                trace_of(asked(0, MPB_PLANE_DATA, id))->stage[MPB_STAGE_ENQUEUED] = 0;
+            h->served_ns = 900; /* of a call before: not now */
+            served.leaves = first;
+            script.monotonic_reads = 0;
+            mpb_handler_serve_or_claim(h, false, UINT64_MAX);
+            bool shared = !first && ended_ns == 65;
+            CHECK_EQ(h->taken_ns, shared ? 65 : 1000);
+            CHECK_EQ(script.monotonic_reads, first || shared ? 1 : 3);
+            drama_close(&d);
+        }
 }
 
 /* It goes on until so late that the caller has something to do. */

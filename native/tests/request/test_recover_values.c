@@ -468,23 +468,30 @@ static void test_what_was_being_counted(void)
 static void test_a_controller(void)
 {
     static const uint32_t OWNERS[] = {MPB_SLOT_HANDLERS};
-    enum { SELF = MPB_SLOT_CONTROLLER, ROWS = COMMANDS - 1 };
+    enum { ROWS = COMMANDS - 1 };
+    static const uint32_t CONTROLLERS[] = {MPB_SLOT_CONTROLLER, MPB_SLOT_CLUSTER_CONTROLLER};
     for (int round = 0; round < 40; round++) {
+        uint32_t self = CONTROLLERS[round % 2];
         uint64_t states[COMMANDS];
         struct mpb_recovery done = {9, 9, 9, 9, 9};
         uint32_t told = 0, waiting = 0;
         bool hinted[COMMANDS] = {false};
         draw(OWNERS, 1);
+        struct mpb_ring_ctl *unused = &w.core.rings[MPB_RING_DATA + 5],
+                            *cluster = &w.core.rings[MPB_RING_CLUSTER_CONTROLLER];
+        cluster->capacity = unused->capacity;
+        cluster->slots_first = unused->slots_first;
+        unused->capacity = 0;
         for (uint32_t i = 0; i < COMMANDS; i++) {
             uint32_t state = (uint32_t)(next_random(&seed) >> 33) % 6, generation = 7 + i;
-            uint32_t owner = one_in(2) ? SELF : MPB_SLOT_CLUSTER_CONTROLLER;
+            uint32_t owner = CONTROLLERS[one_in(2)];
             mpb_store_relaxed(&w.core.commands[i].state, mpb_state_word(generation, state, owner));
             hinted[i] = one_in(4) && i < ROWS && (state == MPB_E_REQUEUED || state == MPB_E_QUEUED);
-            struct mpb_ring ring = mpb_ring_view(&w.core, MPB_RING_CONTROLLER);
+            struct mpb_ring ring = mpb_ring_view(&w.core, mpb_command_ring(self));
             if (hinted[i])
                 CHECK_EQ(mpb_ring_push(&ring, mpb_hint(i, generation)), 0);
             waiting += hinted[i];
-            bool comes = owner == SELF && i < ROWS &&
+            bool comes = owner == self && i < ROWS &&
                          (state == MPB_E_CLAIMED || (state == MPB_E_REQUEUED && !hinted[i]));
             generation += comes && state == MPB_E_CLAIMED;
             told += comes;
@@ -493,9 +500,9 @@ static void test_a_controller(void)
         }
         w.core.command_count = ROWS;
         dirty_stack();
-        mpb_recover_controller(&w.core, SELF, &done);
+        mpb_recover_controller(&w.core, self, &done);
         uint64_t present[COMMANDS / 64 + 1] = {0};
-        struct mpb_ring ring = mpb_ring_view(&w.core, MPB_RING_CONTROLLER);
+        struct mpb_ring ring = mpb_ring_view(&w.core, mpb_command_ring(self));
         mpb_ring_scan(&ring, present);
         w.core.command_count = COMMANDS;
         CHECK_EQ(mpb_ring_depth(&ring), waiting + told);
@@ -504,7 +511,7 @@ static void test_a_controller(void)
             CHECK_EQ(mpb_load_relaxed(&w.core.commands[i].state), states[i]);
             CHECK_EQ(present[i / 64] >> i % 64 & 1, hinted[i]);
         }
-        CHECK_EQ(counted(SELF, MPB_C_RECOVERIES), 1);
+        CHECK_EQ(counted(self, MPB_C_RECOVERIES), 1);
         CHECK(mpb_load_relaxed(&w.core.doorbells->handler[1].poke) & MPB_POKE_SCAN);
     }
 }
