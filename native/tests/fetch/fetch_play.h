@@ -326,8 +326,7 @@ static inline uint32_t row_of(int topic, int32_t partition) { return (uint32_t)(
 
 static inline struct mpb_partition_copy *state_in_force(int topic, int32_t partition)
 {
-    struct mpb_partition *row = &play.d.w.core.partitions[row_of(topic, partition)];
-    return &row->copy[mpb_load_relaxed(&row->selector) & 1];
+    return copy_in_force(&play.d, row_of(topic, partition));
 }
 
 static inline void append_record(int topic, int32_t partition, uint32_t bytes)
@@ -423,34 +422,21 @@ static inline void play_close(void)
     mpb_log_close(&play.f.log);
     remove_tree(play.f.dir);
     drama_close(&play.d);
+    if (play_replicates)
+        munmap(play.d.w.core.replicas, PLAY_TOPICS * PLAY_PARTITIONS * sizeof *play.d.w.core.replicas);
     world_close(&play.d.w);
 }
 
 /* ------------------------------------------------------------------ moves */
-static inline uint64_t counted_by(uint32_t handler, uint32_t counter)
-{
-    return mpb_load_relaxed(&play.d.w.core.counters[play.d.h[handler].slot].value[counter]);
-}
+static inline uint64_t counted_by(uint32_t handler, uint32_t counter) { return counted_in(&play.d, handler, counter); }
 
 /* The request in the hand of handler 0 or 1. */
 static inline uint32_t taken_by(uint32_t handler, const struct asked_fetch *a)
 {
     struct frame_out frame;
     write_fetch(&frame, a);
-    struct mpb_submission s = {.plane = MPB_PLANE_DATA,
-                               .connection = 1,
-                               .connection_generation = 1,
-                               .frame = frame.bytes,
-                               .length = frame.length,
-                               .offset = MPB_PAYLOAD_INLINE,
-                               .t0_ns = 1,
-                               .frame_done_ns = 1,
-                               .client_hash = 1};
-    CHECK(mpb_submit(&play.d.p[0], &s) >= 0);
-    atomic_exchange(&play.d.w.core.doorbells->handler[handler].poke, 0);
-    int64_t entry = mpb_handler_claim(&play.d.h[handler], false);
-    CHECK(entry >= 0);
-    return (uint32_t)entry;
+    struct mpb_submission s = plain_submission(1, frame.bytes, frame.length);
+    return taken_in_hand(&play.d, handler, &s);
 }
 
 /* The answer that is there for it; its bytes are good until something else is answered. */
@@ -467,13 +453,6 @@ static inline void collected(uint32_t entry, int16_t version, struct told_fetch 
     CHECK(mpb_sent(&play.d.p[0], entry, 1, false));
 }
 
-/* Away with a request that nobody serves here. */
-static inline void dismissed(uint32_t handler, uint32_t entry)
-{
-    CHECK_EQ(state_of(&play.d.w, entry), MPB_E_CLAIMED);
-    mpb_answer_nothing(&play.d.h[handler], entry, MPB_ANSWER_NONE);
-    CHECK_EQ(mpb_collect(&play.d.p[0]), entry);
-    CHECK(mpb_sent(&play.d.p[0], entry, 1, false));
-}
+static inline void dismissed(uint32_t handler, uint32_t entry) { dismissed_by(&play.d, handler, entry); }
 
 #endif

@@ -32,18 +32,9 @@ static inline struct mpb_waiting_produces *waiting(void) { return &play.native.w
 static inline struct mpb_handler *handler(void) { return &play.d.h[0]; }
 static inline struct mpb_entry *entry_of(uint32_t entry) { return &play.d.w.core.entries[entry]; }
 
-static inline struct mpb_partition_copy *state_in_force(uint32_t ordinal)
-{
-    struct mpb_partition *row = &play.d.w.core.partitions[ordinal];
-    return &row->copy[mpb_load_relaxed(&row->selector) & 1];
-}
-
-static inline uint64_t counted_here(uint32_t counter)
-{
-    return mpb_load_relaxed(&play.d.w.core.counters[handler()->slot].value[counter]);
-}
-
-static inline uint32_t in_hand(void) { return mpb_load_relaxed(&play.d.w.core.doorbells->handler_mark[0].in_hand); }
+static inline struct mpb_partition_copy *state_in_force(uint32_t ordinal) { return copy_in_force(&play.d, ordinal); }
+static inline uint64_t counted_here(uint32_t counter) { return counted_in(&play.d, 0, counter); }
+static inline uint32_t in_hand(void) { return in_hand_of(&play.d, 0); }
 
 static inline void play_partitions(void)
 {
@@ -112,20 +103,9 @@ static inline uint32_t taken(const struct ask *ask, uint64_t t0_ns)
 {
     uint8_t frame[ASK_BYTES];
     uint32_t length = ask_frame(frame, ask);
-    struct mpb_submission s = {.plane = MPB_PLANE_DATA,
-                               .connection = ask->id,
-                               .connection_generation = 1,
-                               .frame = frame + 4,
-                               .length = length - 4,
-                               .offset = MPB_PAYLOAD_INLINE,
-                               .t0_ns = t0_ns,
-                               .frame_done_ns = 1,
-                               .client_hash = 1};
-    CHECK(mpb_submit(&play.d.p[0], &s) >= 0);
-    atomic_exchange(&play.d.w.core.doorbells->handler[0].poke, 0);
-    int64_t entry = mpb_handler_claim(handler(), false);
-    CHECK(entry >= 0);
-    return (uint32_t)entry;
+    struct mpb_submission s = plain_submission(ask->id, frame + 4, length - 4);
+    s.t0_ns = t0_ns;
+    return taken_in_hand(&play.d, 0, &s);
 }
 
 /* What is told of it, and away with it. */
@@ -140,12 +120,6 @@ static inline void collected(uint32_t entry, const struct ask *ask, int64_t offs
     CHECK(mpb_sent(&play.d.p[0], entry, 1, false));
 }
 
-static inline void dismissed(uint32_t entry)
-{
-    CHECK_EQ(state_of(&play.d.w, entry), MPB_E_CLAIMED);
-    mpb_answer_nothing(handler(), entry, MPB_ANSWER_NONE);
-    CHECK_EQ(mpb_collect(&play.d.p[0]), entry);
-    CHECK(mpb_sent(&play.d.p[0], entry, 1, false));
-}
+static inline void dismissed(uint32_t entry) { dismissed_by(&play.d, 0, entry); }
 
 #endif

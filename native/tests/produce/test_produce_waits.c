@@ -2,7 +2,7 @@
  * and its own cells say; what the answer tells then; and in which order their times are over. */
 #include "tests/produce/produce_play.h"
 #include "tests/shm/counted_frees.h"
-#include <sys/resource.h>
+#include "tests/stepping/starved.h"
 
 enum { END = 10 }; /* offset that the high watermark must reach */
 
@@ -241,22 +241,19 @@ static void test_which_row_counts(void)
 /* Without memory for one more nothing is parked. */
 static void test_no_memory(void)
 {
-#ifndef __SANITIZE_ADDRESS__ /* which ends the program then */
     struct ask ask;
-    struct rlimit kept, none = {1 << 26, 1 << 26};
+    if (!CAN_STARVE)
+        return;
     uint32_t entry = appended(&ask, 1, false);
     struct mpb_waiting_produces many = *waiting(), before;
     many.of = NULL;
     many.count = many.room = 1u << 27; /* the next list has gigabytes */
     before = many;
-    CHECK_EQ(getrlimit(RLIMIT_AS, &kept), 0);
-    none.rlim_max = kept.rlim_max;
-    CHECK_EQ(setrlimit(RLIMIT_AS, &none), 0);
+    starve();
     bool waits = mpb_produce_wait(&many, entry, &read_request);
-    CHECK_EQ(setrlimit(RLIMIT_AS, &kept), 0);
+    feed();
     CHECK(!waits && memcmp(&many, &before, sizeof many) == 0 && in_hand() == entry + 1);
     dismissed(entry);
-#endif
 }
 
 /* What cannot be answered here, though it may be acknowledged, is Python's, with nothing changed. */

@@ -14,6 +14,7 @@ static struct drama d;
 
 /* Nobody wakes anybody here, and every sleep is over at once; what can be seen of a sleeper is noted. */
 static uint64_t sleepers_seen, heartbeat_seen;
+static uint32_t wait_seen; /* what all handlers' rows said, or-ed */
 
 long syscall(long number, ...)
 {
@@ -26,6 +27,8 @@ long syscall(long number, ...)
     if (operation == FUTEX_WAKE)
         return 0;
     sleepers_seen = atomic_load(&d.w.core.doorbells->sleepers);
+    for (uint32_t h = 0; h < CAST; h++)
+        wait_seen |= mpb_load_acquire(&d.w.core.processes[d.h[h].slot].wait);
     heartbeat_seen = mpb_load_relaxed(&d.w.core.processes[d.h[0].slot].heartbeat_ns);
     errno = ETIMEDOUT;
     return -1;
@@ -60,12 +63,8 @@ static inline struct mpb_entry *entry_of(uint32_t entry) { return &d.w.core.entr
 static inline struct mpb_trace *trace_of(uint32_t entry) { return mpb_trace_of(entry_of(entry)->trace); }
 static inline mpb_atomic64 *poke_of(uint32_t handler) { return &d.w.core.doorbells->handler[handler].poke; }
 static inline bool sleeps(uint32_t handler) { return atomic_load(&d.w.core.doorbells->sleepers) >> handler & 1; }
-static inline uint32_t in_hand(uint32_t h) { return mpb_load_relaxed(&d.w.core.doorbells->handler_mark[h].in_hand); }
-
-static inline uint64_t counted_of(uint32_t handler, uint32_t counter)
-{
-    return mpb_load_relaxed(&d.w.core.counters[d.h[handler].slot].value[counter]);
-}
+static inline uint32_t in_hand(uint32_t h) { return in_hand_of(&d, h); }
+static inline uint64_t counted_of(uint32_t handler, uint32_t counter) { return counted_in(&d, handler, counter); }
 
 static inline uint64_t state_word(uint32_t entry, uint32_t state, uint32_t handler)
 {

@@ -59,6 +59,41 @@ static void drama_close(struct drama *d)
         mpb_handler_close(&d->h[i]);
 }
 
+static inline uint64_t counted_in(const struct drama *d, uint32_t handler, uint32_t counter)
+{
+    return mpb_load_relaxed(&d->w.core.counters[d->h[handler].slot].value[counter]);
+}
+
+static inline uint32_t in_hand_of(const struct drama *d, uint32_t handler)
+{
+    return mpb_load_relaxed(&d->w.core.doorbells->handler_mark[handler].in_hand);
+}
+
+/* One request in the handler's hand, whatever else it was poked for. */
+static inline uint32_t taken_in_hand(struct drama *d, uint32_t handler, const struct mpb_submission *s)
+{
+    CHECK(mpb_submit(&d->p[0], s) >= 0);
+    atomic_exchange(&d->w.core.doorbells->handler[handler].poke, 0);
+    int64_t entry = mpb_handler_claim(&d->h[handler], false);
+    CHECK(entry >= 0);
+    return (uint32_t)entry;
+}
+
+/* Away with a request that nobody serves here. */
+static inline void dismissed_by(struct drama *d, uint32_t handler, uint32_t entry)
+{
+    CHECK_EQ(state_of(&d->w, entry), MPB_E_CLAIMED);
+    mpb_answer_nothing(&d->h[handler], entry, MPB_ANSWER_NONE);
+    CHECK_EQ(mpb_collect(&d->p[0]), entry);
+    CHECK(mpb_sent(&d->p[0], entry, 1, false));
+}
+
+static inline struct mpb_partition_copy *copy_in_force(const struct drama *d, uint32_t ordinal)
+{
+    struct mpb_partition *row = &d->w.core.partitions[ordinal];
+    return &row->copy[mpb_load_relaxed(&row->selector) & 1];
+}
+
 #define HOLD(d, condition)                                                                                         \
     do {                                                                                                           \
         checks_made++;                                                                                             \

@@ -4,11 +4,8 @@
  *
  * LONG=1: after every instruction, else a sample. */
 #define _GNU_SOURCE
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "shm/inject.h"
 #include "tests/shm/shm_world.h"
+#include "tests/stepping/killed_at.h"
 #include "tests/stepping/stepping.h"
 
 static struct world w;
@@ -38,21 +35,12 @@ static void repair(void *unused)
 
 static uint64_t operation(void) { return w.core.entries[0].fill_number * MPB_COMMAND_PARTS; }
 
-/* Claims the request and dies between storing its command and hinting it. */
-static void a_dead_handler(void)
+static void claim_and_send(void *unused)
 {
-    int status;
-    pid_t child = fork();
-    if (child == 0) {
-        struct mpb_handler dead;
-        mpb_inject_arm(&w.core, "command.published");
-        if (mpb_handler_open(&dead, &w.core, 0) == 0 && claimed(&dead) == 0)
-            mpb_command_send(&w.core, dead.slot, MPB_SLOT_CONTROLLER, operation(), "create", 6);
-        _exit(9);
-    }
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    CHECK(WIFSIGNALED(status));
-    mpb_inject_clear(&w.core);
+    struct mpb_handler dead;
+    (void)unused;
+    if (mpb_handler_open(&dead, &w.core, 0) == 0 && claimed(&dead) == 0)
+        mpb_command_send(&w.core, dead.slot, MPB_SLOT_CONTROLLER, operation(), "create", 6);
 }
 
 static bool runs(struct mpb_handler *h)
@@ -89,7 +77,7 @@ static bool stopped_at(long at, bool dies)
     CHECK_EQ(mpb_processor_open(&p, &w.core, 0), 0);
     CHECK_EQ(submit(&p, MPB_PLANE_DATA, 5, 40), 0);
     executed = 0;
-    a_dead_handler();
+    CHECK(killed_at(&w.core, "command.published", claim_and_send, NULL)); /* stored, and not hinted */
     CHECK_EQ(mpb_handler_open(&successor, &w.core, 0), 0);
     CHECK_EQ(mpb_handler_open(&live, &w.core, 1), 0);
     CHECK_EQ(mpb_handler_open(&second, &w.core, 2), 0);

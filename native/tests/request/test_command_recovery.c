@@ -1,25 +1,7 @@
 /* A handler dies between "command QUEUED" and the hint that shows it to the controller; its successor dies, too, at every
  * point of its repair. Whoever runs the request again, and whenever: its command reaches the controller. */
-#define _GNU_SOURCE
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "shm/inject.h"
 #include "tests/shm/shm_world.h"
-
-static void killed(struct world *w, const char *point, void (*work)(struct world *))
-{
-    int status;
-    pid_t child = fork();
-    if (child == 0) {
-        mpb_inject_arm(&w->core, point);
-        work(w);
-        _exit(9);
-    }
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    CHECK(WIFSIGNALED(status));
-    mpb_inject_clear(&w->core);
-}
+#include "tests/stepping/killed_at.h"
 
 /* A repair pokes every handler, which would be told first. */
 static int64_t claimed(struct mpb_handler *h)
@@ -28,8 +10,9 @@ static int64_t claimed(struct mpb_handler *h)
     return mpb_handler_claim(h, false);
 }
 
-static void send_and_die(struct world *w)
+static void send_and_die(void *of)
 {
+    struct world *w = of;
     struct mpb_handler d;
     CHECK_EQ(mpb_handler_open(&d, &w->core, 0), 0);
     int64_t entry = claimed(&d);
@@ -38,8 +21,9 @@ static void send_and_die(struct world *w)
                      "create", 6);
 }
 
-static void repair(struct world *w)
+static void repair(void *of)
 {
+    struct world *w = of;
     struct mpb_handler successor;
     struct mpb_recovery done;
     CHECK_EQ(mpb_handler_open(&successor, &w->core, 0), 0);
@@ -59,8 +43,8 @@ static void play(const char *repair_dies_at)
     int64_t entry = submit(&p, MPB_PLANE_DATA, 5, 40);
     CHECK(entry >= 0);
     uint64_t operation = w.core.entries[entry].fill_number * MPB_COMMAND_PARTS;
-    killed(&w, "command.published", send_and_die);
-    killed(&w, repair_dies_at, repair);
+    CHECK(killed_at(&w.core, "command.published", send_and_die, &w));
+    CHECK(killed_at(&w.core, repair_dies_at, repair, &w));
     int64_t command = -1;
     if (claimed(&h1) == entry) { /* put back already: another handler is quick */
         command = mpb_command_send(&w.core, h1.slot, MPB_SLOT_CONTROLLER, operation, "create", 6);

@@ -1,52 +1,8 @@
 /* A request handler value by value, with clocks that say what a script says: its marks, whose clock counts, how long it was
  * idle, what it refuses when there is no room, and that it gives back then what it took. */
-#include "tests/stepping/scripted_calls.h"
-#include "tests/request/request_drama.h"
-#include "shm/waits.h"
-#include "trace/trace_record.h"
-#include <linux/futex.h>
-#include <stdarg.h>
-#include <sys/syscall.h>
+#include "tests/request/handler_scene.h"
 
-static struct drama d;
-
-/* Nobody wakes anybody here, and every sleep is over at once; what the handler's row says meanwhile is noted. */
-static uint32_t wait_seen;
-
-long syscall(long number, ...)
-{
-    va_list more;
-    CHECK_EQ(number, SYS_futex);
-    va_start(more, number);
-    (void)va_arg(more, void *);
-    int operation = va_arg(more, int);
-    va_end(more);
-    if (operation == FUTEX_WAKE)
-        return 0;
-    for (uint32_t h = 0; h < CAST; h++)
-        wait_seen |= mpb_load_acquire(&d.w.core.processes[d.h[h].slot].wait);
-    errno = ETIMEDOUT;
-    return -1;
-}
-
-static void open_with_clock(int64_t first_ns)
-{
-    memset(&script, 0, sizeof script);
-    script.monotonic_ns[0] = first_ns;
-    script.monotonic_lines = 1;
-    drama_open(&d);
-    script.monotonic_reads = 0;
-}
-
-static uint32_t claimed(uint32_t id)
-{
-    CHECK(submit(&d.p[0], MPB_PLANE_DATA, id, 100) >= 0);
-    int64_t entry = mpb_handler_claim(&d.h[0], false);
-    CHECK(entry >= 0);
-    return (uint32_t)entry;
-}
-
-static uint64_t counted(uint32_t counter) { return mpb_load_relaxed(&d.w.core.counters[d.h[0].slot].value[counter]); }
+static uint64_t counted(uint32_t counter) { return counted_of(0, counter); }
 
 /* Somebody may wait for each that was ever opened; for the coordinator there is a place of its own. */
 static void test_the_highest_that_was_opened(void)

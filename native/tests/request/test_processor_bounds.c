@@ -1,40 +1,15 @@
 /* A processor at its bounds: what a freed entry leaves, what is refused or dropped and counted, whose room it takes, whom it
  * wakes, and what the tables beside it (planes, killers, metrics) make of rows that are not theirs. */
-#include "tests/request/request_drama.h"
+#include "tests/request/handler_scene.h"
 #include "tests/shm/counted_frees.h"
 #include "request/killers.h"
 #include "request/request_metrics.h"
-#include "trace/trace_record.h"
-#include <time.h>
 
-static struct drama d;
-static int64_t clock_ns = 1;
 static uint32_t pushing_seen; /* by whoever reads the clock meanwhile */
 
-int clock_gettime(clockid_t clock, struct timespec *out)
-{
-    (void)clock;
-    if (d.w.core.doorbells != NULL)
-        pushing_seen |= mpb_load_relaxed(&d.w.core.doorbells->processor_mark[0].pushing);
-    *out = (struct timespec){.tv_sec = clock_ns / 1000000000, .tv_nsec = clock_ns % 1000000000};
-    return 0;
-}
+static void see_pushing(void) { pushing_seen |= mpb_load_relaxed(&d.w.core.doorbells->processor_mark[0].pushing); }
 
 static uint64_t counted(uint32_t counter) { return mpb_load_relaxed(&d.w.core.counters[d.p[0].slot].value[counter]); }
-static bool sleeps(uint32_t handler) { return atomic_load(&d.w.core.doorbells->sleepers) >> handler & 1; }
-static struct mpb_entry *entry_of(uint32_t entry) { return &d.w.core.entries[entry]; }
-
-static struct mpb_submission submission(const uint8_t *frame, uint32_t length)
-{
-    return (struct mpb_submission){.connection = 1,
-                                   .connection_generation = 1,
-                                   .frame = frame,
-                                   .length = length,
-                                   .offset = MPB_PAYLOAD_INLINE,
-                                   .t0_ns = 1,
-                                   .frame_done_ns = 1,
-                                   .client_hash = 1};
-}
 
 /* ------------------------------------------------------------------ what a freed entry leaves */
 static void test_what_a_freed_one_leaves(void)
@@ -149,7 +124,7 @@ static void test_what_is_refused(void)
     drama_open(&d);
     make_frame(frame, sizeof frame, 7);
     uint64_t digest = mpb_frame_digest(frame, sizeof frame), refused = counted(MPB_C_FRAMES_REFUSED);
-    struct mpb_submission s = submission(frame, sizeof frame);
+    struct mpb_submission s = plain_submission(1, frame, sizeof frame);
     mpb_store_relaxed(&d.w.core.killers[MPB_KILLER_ROWS].kills_when, 9ull << 48); /* behind the table */
     mpb_store_relaxed(&d.w.core.killers[MPB_KILLER_ROWS].digest, digest);
     mpb_killer_add(&d.w.core, 5ull << 32 | 5, 1, 2);
@@ -173,11 +148,11 @@ static void test_where_a_request_lies(void)
     CHECK_EQ(first, part); /* offset 0: one like others */
     memcpy(d.w.core.arena + first, frame, sizeof frame);
     uint32_t used = d.p[0].arena.units.used;
-    struct mpb_submission s = submission(d.w.core.arena + first, sizeof frame);
+    struct mpb_submission s = plain_submission(1, d.w.core.arena + first, sizeof frame);
     s.offset = (uint64_t)first;
     CHECK_EQ(mpb_submit(&d.p[0], &s), 0);
     CHECK(entry_of(0)->payload_offset == (uint64_t)first && d.p[0].arena.units.used == used);
-    s = submission(frame, sizeof frame);
+    s = plain_submission(1, frame, sizeof frame);
     CHECK_EQ(mpb_submit(&d.p[0], &s), 1);
     CHECK(entry_of(1)->payload_offset != entry_of(0)->payload_offset && d.p[0].arena.units.used == 2 * used);
     CHECK(memcmp(mpb_payload(&d.w.core, entry_of(1)), frame, sizeof frame) == 0);
@@ -250,7 +225,9 @@ static void test_it_says_so_itself(void)
     CHECK_EQ(atomic_load(&d.w.core.doorbells->want_space), 1);
     CHECK(mpb_handler_claim(&d.h[0], false) >= 0);
     pushing_seen = 0;
+    script.on_reading = see_pushing;
     CHECK_EQ(mpb_retry(&d.p[0], d.p[0].parked), d.p[0].parked); /* which reads the clock on its way in */
+    script.on_reading = NULL;
     CHECK_EQ(pushing_seen, 1);
     CHECK_EQ(mpb_load_relaxed(&d.w.core.doorbells->processor_mark[0].pushing), 0);
     drama_close(&d);
@@ -307,8 +284,7 @@ static void test_each_push_wakes_one(void)
 static void test_a_second_look_wakes_one(void)
 {
     for (uint32_t plane = 0; plane < 2; plane++) {
-        drama_open(&d);
-        clock_ns = 1000000;
+        open_with_clock(1000000);
         d.p[0].batching = true;
         CHECK(submit(&d.p[1], plane, 1, 100) >= 0);
         for (uint32_t h = 0; h < 3; h++)
@@ -322,7 +298,7 @@ static void test_a_second_look_wakes_one(void)
         for (uint32_t h = 1; h < 3; h++)
             mpb_handler_withdraw(&d.w.core, h);
         drama_close(&d);
-        clock_ns = 1;
+        set_clock(1);
     }
 }
 

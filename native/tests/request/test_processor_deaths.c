@@ -1,12 +1,8 @@
 /* A processor that dies while it counts a request: its successor completes the count, so that each request is received once
  * and finished once, wherever between the two stores the death was. */
-#define _GNU_SOURCE
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "shm/counters.h"
-#include "shm/inject.h"
 #include "tests/shm/shm_world.h"
+#include "tests/stepping/killed_at.h"
 
 static struct world w;
 
@@ -15,28 +11,19 @@ static uint64_t counted(uint32_t counter)
     return mpb_load_relaxed(&w.core.counters[MPB_SLOT_PROCESSORS].value[counter]);
 }
 
-/* One request from its submission to its end, in a process that dies at the point. */
-static void die_at(const char *point)
+/* One request from its submission to its end. */
+static void whole_life(void *unused)
 {
-    int status;
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        struct mpb_processor p;
-        struct mpb_handler h;
-        CHECK_EQ(mpb_processor_open(&p, &w.core, 0), 0);
-        CHECK_EQ(mpb_handler_open(&h, &w.core, 0), 0);
-        mpb_inject_arm(&w.core, point);
-        int64_t entry = submit(&p, MPB_PLANE_DATA, 5, 40);
-        CHECK_EQ(mpb_handler_claim(&h, false), entry);
-        mpb_answer_nothing(&h, (uint32_t)entry, MPB_ANSWER_NONE);
-        CHECK_EQ(mpb_collect(&p), entry);
-        mpb_sent(&p, (uint32_t)entry, 1, false);
-        _exit(9);
-    }
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    CHECK(WIFSIGNALED(status));
-    mpb_inject_clear(&w.core);
+    struct mpb_processor p;
+    struct mpb_handler h;
+    (void)unused;
+    CHECK_EQ(mpb_processor_open(&p, &w.core, 0), 0);
+    CHECK_EQ(mpb_handler_open(&h, &w.core, 0), 0);
+    int64_t entry = submit(&p, MPB_PLANE_DATA, 5, 40);
+    CHECK_EQ(mpb_handler_claim(&h, false), entry);
+    mpb_answer_nothing(&h, (uint32_t)entry, MPB_ANSWER_NONE);
+    CHECK_EQ(mpb_collect(&p), entry);
+    mpb_sent(&p, (uint32_t)entry, 1, false);
 }
 
 static void test_each_is_counted_once(const char *point, uint64_t before)
@@ -46,7 +33,7 @@ static void test_each_is_counted_once(const char *point, uint64_t before)
     world_reset(&w);
     mpb_store_relaxed(&w.core.counters[MPB_SLOT_PROCESSORS].value[MPB_C_REQUESTS_RECEIVED], before);
     mpb_store_relaxed(&w.core.counters[MPB_SLOT_PROCESSORS].value[MPB_C_REQUESTS_FINISHED], before);
-    die_at(point);
+    CHECK(killed_at(&w.core, point, whole_life, NULL));
     mpb_add_relaxed(&w.core.processes[MPB_SLOT_PROCESSORS].incarnation, 1);
     CHECK_EQ(mpb_processor_open(&p, &w.core, 0), 0);
     for (int twice = 0; twice < 2; twice++) { /* and a repair that is done again counts nothing */

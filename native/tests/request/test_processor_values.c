@@ -1,25 +1,10 @@
 /* A processor's end of the request path value by value, with clocks that say what a script says: what an entry holds when it
  * is queued, what is counted, which clock an answer is collected by, how much is left to handlers that are awake. */
-#include "tests/stepping/scripted_calls.h"
-#include "tests/request/request_drama.h"
+#include "tests/request/handler_scene.h"
 #include "record/crc32c.h"
 #include "record/wire.h"
-#include "trace/trace_record.h"
-
-static struct drama d;
-
-static void open_with_clock(int64_t first_ns)
-{
-    memset(&script, 0, sizeof script);
-    script.monotonic_ns[0] = first_ns;
-    script.monotonic_lines = 1;
-    drama_open(&d);
-    script.monotonic_reads = 0;
-}
 
 static uint64_t counted(uint32_t counter) { return mpb_load_relaxed(&d.w.core.counters[d.p[0].slot].value[counter]); }
-
-static const struct mpb_trace *trace_of(int64_t entry) { return mpb_trace_of(d.w.core.entries[entry].trace); }
 
 /* ------------------------------------------------------------------ names */
 static void test_the_hash_of_a_name(void)
@@ -250,22 +235,30 @@ static void test_a_count_that_was_begun(void)
     drama_close(&d);
 }
 
-/* A successor settles what its predecessor began to count, in all its entries and in nobody else's. */
+/* A successor settles what its predecessor began to count, whatever becomes of the entry, in all that were ever used and in
+ * nobody else's. */
 static void test_whose_counts_are_settled(void)
 {
     enum { RECEIVED = 1 << 29 };
-    struct mpb_recovery done;
-    open_with_clock(1);
-    CHECK_EQ(submit(&d.p[0], MPB_PLANE_DATA, 0, 100), 0);
-    mpb_store_release(&d.w.core.doorbells->processor_mark[0].entries_high, 6); /* all of them; 6 is the next one's */
-    uint64_t before = counted(MPB_C_REQUESTS_RECEIVED);
-    for (uint32_t i = 5; i < 7; i++)
-        mpb_store_relaxed(&d.w.core.entries[i].received, RECEIVED | (uint32_t)(before + 1));
-    mpb_recover_processor(&d.p[0], &done);
-    CHECK_EQ(counted(MPB_C_REQUESTS_RECEIVED), before + 1);
-    CHECK_EQ(mpb_load_relaxed(&d.w.core.entries[5].received) & RECEIVED, 0);
-    CHECK_EQ(mpb_load_relaxed(&d.w.core.entries[6].received), RECEIVED | (uint32_t)(before + 1));
-    drama_close(&d);
+    static const struct {
+        uint32_t high, row;
+        bool settled;
+    } ROWS[] = {{2, 0, true}, {2, 1, true}, {2, 2, false}, {6, 5, true}, {6, 6, false}}; /* 6 is the next one's */
+    for (size_t r = 0; r < sizeof ROWS / sizeof *ROWS; r++)
+        for (uint32_t state = MPB_E_FREE; state <= MPB_E_HANDED; state++) {
+            struct mpb_recovery done;
+            open_with_clock(1);
+            mpb_store_release(&d.w.core.doorbells->processor_mark[0].entries_high, ROWS[r].high);
+            uint64_t before = counted(MPB_C_REQUESTS_RECEIVED);
+            uint32_t begun = RECEIVED | (uint32_t)(before + 1);
+            struct mpb_entry *e = &d.w.core.entries[ROWS[r].row];
+            mpb_store_relaxed(&e->state, mpb_state_word(1, state, d.h[0].slot));
+            mpb_store_relaxed(&e->received, begun);
+            mpb_recover_processor(&d.p[0], &done);
+            CHECK_EQ(counted(MPB_C_REQUESTS_RECEIVED), before + ROWS[r].settled);
+            CHECK_EQ(mpb_load_relaxed(&e->received), ROWS[r].settled ? 1 : begun);
+            drama_close(&d);
+        }
 }
 
 /* ------------------------------------------------------------------ answers */
@@ -299,7 +292,7 @@ static void test_which_clock_an_answer_is_collected_by(void)
         d.p[0].collected_uses = 7;
         script.monotonic_reads = 0;
         CHECK_EQ(mpb_collect(&d.p[0]), entry);
-        CHECK_EQ(trace_of(entry)->stage[MPB_STAGE_RESP_DEQ], ROWS[i].told);
+        CHECK_EQ(trace_of((uint32_t)entry)->stage[MPB_STAGE_RESP_DEQ], ROWS[i].told);
         CHECK_EQ(d.p[0].collected_uses, ROWS[i].uses);
         CHECK_EQ(script.monotonic_reads, ROWS[i].reads);
         CHECK_EQ(d.p[0].collected_ns, ROWS[i].reads ? 64 * 100 : ROWS[i].known_ns);

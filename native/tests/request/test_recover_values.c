@@ -443,25 +443,6 @@ static void test_a_processor(void)
     }
 }
 
-/* What it was counting when it died is counted first, whatever becomes of the entry: of the first row as of the others. */
-static void test_what_was_being_counted(void)
-{
-    static const uint32_t OWNERS[] = {MPB_SLOT_HANDLERS};
-    enum { RECEIVED = 1 << 29 };
-    for (uint32_t i = 0; i < 3; i++) {
-        struct mpb_recovery done;
-        struct mpb_processor p;
-        draw(OWNERS, 1);
-        mpb_store_relaxed(&w.core.doorbells->processor_mark[0].entries_high, 2);
-        CHECK_EQ(mpb_processor_open(&p, &w.core, 0), 0);
-        mpb_store_relaxed(&w.core.entries[i].received, RECEIVED | 1);
-        mpb_recover_processor(&p, &done);
-        CHECK_EQ(counted(MPB_SLOT_PROCESSORS, MPB_C_REQUESTS_RECEIVED), i < 2);
-        CHECK_EQ(mpb_load_relaxed(&w.core.entries[i].received), i < 2 ? 1 : (RECEIVED | 1));
-        mpb_processor_close(&p);
-    }
-}
-
 /* ------------------------------------------------------------------ controller */
 /* What it had claimed, and what an earlier repair put back without a hint, is hinted; in its own ring of commands, beside
  * which a ring of entries lies. */
@@ -526,7 +507,6 @@ int main(void)
     test_an_append_that_was_begun();
     test_room_of_answers();
     test_a_processor();
-    test_what_was_being_counted();
     test_a_controller();
     world_close(&w);
     printf("recover values: %lu checks\n", checks_made);

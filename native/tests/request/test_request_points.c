@@ -3,12 +3,9 @@
  * passed by repairing, and a repair that dies at one is run again; under the address sanitizer, where a fork takes ten
  * times as long, every fourth of those, in turn from another scene. */
 #define _GNU_SOURCE
-#include <signal.h>
 #include <sys/eventfd.h>
-#include <sys/wait.h>
-#include <unistd.h>
-#include "shm/inject.h"
 #include "tests/request/request_scenes.h"
+#include "tests/stepping/killed_at.h"
 
 static const char *const points[] = {
     "arena.taken",
@@ -83,18 +80,18 @@ static bool passed[POINTS];
 static long deaths, repairs, may_die;
 static struct drama d;
 
-static void arm(const char *name, uint64_t nth)
+static const char *pass_of(int point, uint64_t nth)
 {
-    char spec[64];
-    snprintf(spec, sizeof spec, "%s:%llu", name, (unsigned long long)nth);
-    CHECK_EQ(mpb_inject_arm(&d.w.core, spec), 0);
+    static char spec[64];
+    snprintf(spec, sizeof spec, "%s:%llu", points[point], (unsigned long long)nth);
+    return spec;
 }
 
 /* Passes of every point while `op` runs in this process. */
 static void count_passes(void (*op)(void *), void *argument, uint64_t passes[POINTS])
 {
     for (int i = 0; i < POINTS; i++)
-        arm(points[i], 1u << 30);
+        CHECK_EQ(mpb_inject_arm(&d.w.core, pass_of(i, 1u << 30)), 0);
     op(argument);
     mpb_inject_clear(&d.w.core);
     for (int i = 0; i < POINTS; i++) {
@@ -106,17 +103,7 @@ static void count_passes(void (*op)(void *), void *argument, uint64_t passes[POI
 /* `op` in a child that dies at the nth pass of the point. */
 static void die_at(void (*op)(void *), void *argument, int point, uint64_t nth)
 {
-    int status;
-    arm(points[point], nth);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        op(argument);
-        _exit(0);
-    }
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    mpb_inject_clear(&d.w.core);
-    HOLD(&d, WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    HOLD(&d, killed_at(&d.w.core, pass_of(point, nth), op, argument));
     CHECK_EQ(mpb_inject_hits(&d.w.core, points[point]), nth);
     deaths++;
 }

@@ -191,19 +191,26 @@ static inline void make_frame(uint8_t *frame, uint32_t length, uint32_t id)
         memcpy(frame + 8, (uint8_t[]){0xff, 0xff}, 2);
 }
 
+/* A frame that lies nowhere in shared memory yet. */
+static inline struct mpb_submission plain_submission(uint32_t connection, const uint8_t *frame, uint32_t length)
+{
+    return (struct mpb_submission){.plane = MPB_PLANE_DATA,
+                                   .connection = connection,
+                                   .connection_generation = 1,
+                                   .frame = frame,
+                                   .length = length,
+                                   .offset = MPB_PAYLOAD_INLINE,
+                                   .t0_ns = 1,
+                                   .frame_done_ns = 1,
+                                   .client_hash = 1};
+}
+
 static inline int64_t submit(struct mpb_processor *p, uint32_t plane, uint32_t id, uint32_t length)
 {
     uint8_t frame[8192];
     make_frame(frame, length, id);
-    struct mpb_submission s = {.plane = plane,
-                               .connection = id,
-                               .connection_generation = 1,
-                               .frame = frame,
-                               .length = length,
-                               .offset = MPB_PAYLOAD_INLINE,
-                               .t0_ns = 1,
-                               .frame_done_ns = 1,
-                               .client_hash = 1};
+    struct mpb_submission s = plain_submission(id, frame, length);
+    s.plane = plane;
     return mpb_submit(p, &s);
 }
 

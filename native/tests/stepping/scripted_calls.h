@@ -15,6 +15,7 @@ enum { SCRIPT_LINES = 64 };
 static struct {
     int64_t monotonic_ns[SCRIPT_LINES], wall_ns[SCRIPT_LINES]; /* readings; the last one stays */
     int monotonic_reads, wall_reads, monotonic_lines, wall_lines;
+    void (*on_reading)(void); /* what is looked at while somebody reads a clock */
     struct {
         int result;           /* bytes, or an errno below 0 */
         int64_t arrived_ns;   /* 0: the kernel does not say */
@@ -33,6 +34,8 @@ static struct {
 int clock_gettime(clockid_t clock, struct timespec *out)
 {
     bool is_wall = clock == CLOCK_REALTIME;
+    if (script.on_reading != NULL)
+        script.on_reading();
     int *reads = is_wall ? &script.wall_reads : &script.monotonic_reads;
     int lines = is_wall ? script.wall_lines : script.monotonic_lines, line = (*reads)++;
     int64_t ns = lines == 0 ? 1 : (is_wall ? script.wall_ns : script.monotonic_ns)[line < lines ? line : lines - 1];
