@@ -1,8 +1,10 @@
 """Reads regular expressions in the syntax of RE2, over the characters that topic names are made of. Pure; in the
 coordinator process.
 
-What RE2 has and this does not is an error, never something else in silence: `\\b`, `\\B`, names of scripts. Nothing
-here looks back, so matching takes time in proportion to the text (`topic_pattern.py`).
+What RE2 has and this does not is an error, never something else in silence: `\\b`, `\\B`, names of scripts, names of
+groups that begin with a digit, codes of more than six digits, an opening `[:` in a set that nothing closes.
+
+Nothing here looks back, so matching takes time in proportion to the text (`topic_pattern.py`).
 """
 
 from __future__ import annotations
@@ -135,7 +137,7 @@ class Reader:
         if self._peek() != "{" or end < 0:
             return None
         low, comma, high = self._text[self._at + 1 : end].partition(",")
-        if not (low.isascii() and low.isdigit()) or (high and not (high.isascii() and high.isdigit())):
+        if not _is_number(low) or (high and not _is_number(high)):
             return None  # not a repetition: the brace stands for itself
         least = int(low[:5])
         most = int(high[:5]) if high else None if comma else least
@@ -293,6 +295,10 @@ class Reader:
         self._at = end + 2
         mask = _NAMED[name.removeprefix("^")]
         return ALL & ~mask if name.startswith("^") else mask
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and (text == "0" or text[0] != "0")
 
 
 def _code(number: int) -> int:

@@ -197,7 +197,7 @@ def test_what_is_re2s_alone(text, expected):
         assert characters(text) == expected
 
 
-CHARS = {each: Node("chars", 1 << ord(each)) for each in "abcdBxiQE,"}
+CHARS = {each: Node("chars", 1 << ord(each)) for each in "abc,"}
 
 
 def sequence(*parts):
@@ -244,7 +244,6 @@ CASELESS_B = Node("chars", 1 << ord("b") | 1 << ord("B"))
         ("a{3,3}?", sequence(repeat(A, 3, 3))),
         ("a{1000}", sequence(repeat(A, 1000, 1000))),
         ("a{0,1000}", sequence(repeat(A, 0, 1000))),
-        ("a{00002}", sequence(repeat(A, 2, 2))),
         ("(ab)*", sequence(repeat(sequence(A, B), 0, None))),
         ("^*", sequence(repeat(Node("begin"), 0, None))),
         ("(?i)b", sequence(CASELESS_B)),
@@ -267,7 +266,9 @@ def test_what_is_read(text, node):
     assert read(text) == node
 
 
-@pytest.mark.parametrize("text", ["a{1,b}", "a{b,1}", "a{²}", "a{1,²}", "a{,}", "a{}", "a{-1}", "a{1, 2}"])
+@pytest.mark.parametrize(
+    "text", ["a{1,b}", "a{b,1}", "a{²}", "a{1,²}", "a{,}", "a{}", "a{-1}", "a{1, 2}", "a{00002}", "a{1,02}"]
+)
 def test_a_brace_that_begins_no_repetition_stands_for_itself(text):
     assert [part.kind for part in read(text).parts] == ["chars"] * len(text)
 
@@ -294,26 +295,21 @@ def test_a_brace_that_begins_no_repetition_stands_for_itself(text):
         ("a\\", r"trailing \\ at end of expression"),
         (r"\1", "invalid escape sequence"),
         (r"\8", "invalid escape sequence"),
-        (r"\b", "invalid escape sequence"),
-        (r"\B", "invalid escape sequence"),
         (r"\G", "invalid escape sequence"),
         (r"\x", "invalid escape sequence"),
         (r"\xg0", "invalid escape sequence"),
         (r"\x{}", "invalid escape sequence"),
         (r"\x{1", "invalid escape sequence"),
-        (r"\x{0000041}", "invalid escape sequence"),
         (r"\x{4g}", "invalid escape sequence"),
         (r"\p", "invalid character class range"),
         (r"\pX", "invalid character class range"),
         (r"\p{", "invalid character class range"),
         (r"\p{Lul}", "invalid character class range"),
-        (r"\p{Greek}", "invalid character class range"),
         (r"\p{}", "invalid character class range"),
         (r"\p{^}", "invalid character class range"),
         ("[b-a]", "invalid character class range"),
         ("[é-a]", "invalid character class range"),
         ("[[:no:]]", "invalid character class range"),
-        ("[[:alpha]", "invalid character class range"),
         ("[[:^no:]]", "invalid character class range"),
         ("[a", r"missing closing \]"),
         ("[", r"missing closing \]"),
@@ -328,11 +324,28 @@ def test_a_brace_that_begins_no_repetition_stands_for_itself(text):
         ("(?P=n)", "invalid or unsupported Perl syntax"),
         ("(?P<n", "invalid named capture"),
         ("(?P<>a)", "invalid named capture"),
-        ("(?<1>a)", "invalid named capture"),
         ("(?P<a b>a)", "invalid named capture"),
     ],
 )
 def test_what_is_no_expression_and_why(text, problem):
+    with pytest.raises(BadPattern, match=problem):
+        read(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (r"\b", "invalid escape sequence"),
+        (r"\B", "invalid escape sequence"),
+        (r"\p{Greek}", "invalid character class range"),
+        (r"\x{0000041}", "invalid escape sequence"),
+        ("[[:alpha]", "invalid character class range"),
+        ("(?<1>a)", "invalid named capture"),
+        ("(?P<1>a)", "invalid named capture"),
+    ],
+)
+def test_what_re2_takes_and_this_does_not_is_an_error(text, problem):
+    """docs/skipped.md names them; never are they taken for something else."""
     with pytest.raises(BadPattern, match=problem):
         read(text)
 
