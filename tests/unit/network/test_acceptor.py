@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from mpbroker import _native
 from mpbroker.config.load_config import load_broker_config
 from mpbroker.network import acceptor as acceptor_module
 from mpbroker.network import listener_acceptor, listener_passing
@@ -408,20 +407,21 @@ def test_nothing_is_accepted_before_the_broker_has_recovered():
 
 def test_what_rings_wakes_it(three):
     """Its own bell, the supervisor, a processor, a client."""
-    three.acceptor._epoll.poll(0)
     ready = lambda: {fd for fd, _ in three.acceptor._epoll.poll(0)}  # noqa: E731
     assert ready() == set()
     os.write(three.wakeup[1], b"x")
     let_go(three.channel[0], 0)
     three.receivers[2].receive(1)
     three.connect(1, 1)
+    assert select.select([three.sockets[1]], [], [], 10)[0]
     channel, processor = three.channel[1].fileno(), three.pairs[2][0].fileno()
     assert ready() == {three.wakeup[0], channel, processor, three.sockets[1].fileno()}
 
 
-def test_its_rank_is_asked_for_before_the_first_turn_and_then_once_a_second(three, monkeypatch):
+def test_its_rank_is_asked_for_before_the_first_turn(three, monkeypatch):
     asked = []
     monkeypatch.setattr(acceptor_module, "prefer_latency", asked.append)
+    monkeypatch.setattr(acceptor_module, "RANK_EVERY_S", 3600.0)
     three.context.role = "acceptor"
     assert three.context.serves_control_plane
     three.context.listen_sockets = {}
@@ -432,9 +432,11 @@ def test_its_rank_is_asked_for_before_the_first_turn_and_then_once_a_second(thre
 
 
 @pytest.mark.parametrize("traced", [False, True])
-def test_the_kernel_notes_arrivals_where_requests_are_traced(world, traced):
+def test_the_kernel_notes_arrivals_where_requests_are_traced(world, traced, monkeypatch):
     """On the listening socket: what is accepted inherits it."""
+    stamped = []
+    monkeypatch.setattr(listener_acceptor, "stamp_arrivals", stamped.append)
     world.context.lanes = ("lane",) if traced else ()
     with socket.create_server(("127.0.0.1", 0)) as listening, select.epoll() as epoll:
         listener_acceptor.ListenerAcceptor(world.context, world.listeners[0], listening, epoll)
-        assert listening.getsockopt(socket.SOL_SOCKET, _native.SO_TIMESTAMPNS) == traced
+        assert stamped == [listening] * traced

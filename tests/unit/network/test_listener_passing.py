@@ -71,7 +71,7 @@ def test_neither_end_of_a_pair_waits(pair):
 
 def test_only_a_descriptor_is_taken_for_a_socket():
     """What else the kernel may tell of a sender is none."""
-    told = array.array("i", [7, 9, 11]).tobytes()
+    told = array.array("i", [2**30, 2**30 + 1, 2**30 + 2]).tobytes()
     for level, kind in ((socket.SOL_SOCKET, socket.SCM_CREDENTIALS), (socket.IPPROTO_IP, socket.SCM_RIGHTS)):
         channel = SimpleNamespace(recvmsg=lambda *_, found=(level, kind, told): (b"\3", [found], 0, None))
         assert receive(channel) == (3, None)

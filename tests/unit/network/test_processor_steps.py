@@ -1,5 +1,6 @@
 """Single steps of the processor: what it closes and why, what it counts once a second, what it takes and lets go."""
 
+import os
 import socket
 from types import SimpleNamespace
 
@@ -324,23 +325,9 @@ def test_of_a_connection_that_goes_back_nobody_knows_when_it_was_accepted(world)
     assert made._pass_back() == 0 and len(world.done) == 2, "there is no room: it is served on"
 
 
-@pytest.mark.parametrize("fails", ["", "socket", "epoll"])
-def test_a_socket_that_cannot_be_served_is_closed_and_reported(world, monkeypatch, fails):
-    made, (ours, theirs) = world.made, socket.socketpair()
-    new = SimpleNamespace(fd=ours.detach(), address=LOCAL)
-
-    def fail(*_):
-        raise OSError
-
-    made._epoll = SimpleNamespace(register=fail if fails == "epoll" else lambda fd, events: world.done.append(fd))
-    with monkeypatch.context() as patch:
-        if fails == "socket":
-            patch.setattr(module.socket, "socket", fail)
-        connection = made._register(new)
-    if fails:
-        assert connection is None and theirs.recv(1) == b"", "nobody else has it"
-        assert world.done == [("closed", LOCAL)] and world.told[0][:2] == ("connection_not_registered", "OUT")
-    else:
-        assert connection.fileno() == new.fd and world.done == [new.fd] and world.told == []
-        connection.close()
-    theirs.close()
+def test_what_is_no_socket_is_closed_and_its_listener_told_of(world):
+    read, write = os.pipe2(os.O_NONBLOCK)
+    assert world.made._register(SimpleNamespace(fd=write, address=LOCAL)) is None
+    assert os.read(read, 1) == b"", "nobody else has it"
+    assert world.done == [("closed", LOCAL)] and world.told[0][:2] == ("connection_not_registered", "OUT")
+    os.close(read)

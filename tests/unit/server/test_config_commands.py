@@ -30,10 +30,6 @@ INVALID, LATE, UNKNOWN = ErrorCode.INVALID_REQUEST, ErrorCode.REQUEST_TIMED_OUT,
 SET, DELETE = Operation.SET, Operation.DELETE
 
 
-def test_types_of_resources_have_the_numbers_of_the_protocol():
-    assert (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP) == (2, 4, 8, 16, 32)
-
-
 @pytest.fixture
 def sent(monkeypatch):
     """What was sent to the controller, two resources in a command; `takes`: whether it could be."""

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from mpbroker.client import broker_channel
 from mpbroker.coordinator.transactions import broker_requests
 from mpbroker.coordinator.transactions.broker_requests import (
     IDLE_MS,
@@ -149,29 +148,6 @@ def test_idle_brokers_are_forgotten_when_there_are_too_many(monkeypatch, peers, 
     assert len(requests._peers) == remain
 
 
-@pytest.mark.parametrize(
-    ("busy", "given", "made"),
-    [
-        ([], "new", 1),
-        ([False], 0, 1),
-        ([True], "new", 2),
-        ([True, False, False], 1, 3),
-        ([True] * 3, "new", 4),
-        ([True] * MAX_CONNECTIONS, None, MAX_CONNECTIONS),
-        ([True] * 3 + [False], 3, MAX_CONNECTIONS),
-    ],
-)
-def test_a_request_takes_a_connection_that_is_idle_before_a_new_one(monkeypatch, busy, given, made):
-    """At most four to one broker, and never one that has a request in flight: its answer would be another's."""
-    monkeypatch.setattr(broker_channel, "BrokerChannel", lambda *address, **settings: (address, settings))
-    peer = _Peer()
-    channels = peer.channels = [SimpleNamespace(busy=each) for each in busy]
-    idle = BrokerRequests("b", lambda: None)._idle(("127.0.0.1", 9), peer)
-    new = (("127.0.0.1", 9), {"client_id": "b", "timeout_ms": TIMEOUT_MS})
-    assert idle == (new if given == "new" else None if given is None else channels[given])
-    assert len(peer.channels) == made
-
-
 class Channel:
     """A connection to a broker: `busy` until its outcome comes."""
 
@@ -215,6 +191,33 @@ def peer(monkeypatch):
         return answered
 
     return SimpleNamespace(requests=requests, peer=peer, ask=ask, serve=serve)
+
+
+@pytest.mark.parametrize(
+    ("busy", "given", "made"),
+    [
+        ([], "new", 1),
+        ([False], 0, 1),
+        ([True], "new", 2),
+        ([True, False, False], 1, 3),
+        ([True] * 3, "new", 4),
+        ([True] * MAX_CONNECTIONS, None, MAX_CONNECTIONS),
+        ([True] * 3 + [False], 3, MAX_CONNECTIONS),
+    ],
+)
+def test_a_request_takes_a_connection_that_is_idle_before_a_new_one(peer, busy, given, made):
+    """At most four to one broker, and never one that has a request in flight: its answer would be another's."""
+    channels = [Channel() for _ in busy]
+    for channel, is_busy in zip(channels, busy, strict=True):
+        channel.busy = is_busy
+    peer.peer.channels = [*channels]
+    idle = peer.requests._idle(("127.0.0.1", 9), peer.peer)
+    assert peer.peer.channels == Channel.made and len(Channel.made) == made
+    if given == "new":
+        assert idle is Channel.made[-1]
+        assert idle.words == ("127.0.0.1", 9, {"client_id": "b", "timeout_ms": TIMEOUT_MS})
+    else:
+        assert idle is (None if given is None else channels[given])
 
 
 def test_each_connection_has_one_request_in_flight_and_there_are_few(peer):

@@ -46,7 +46,7 @@ def test_what_each_partition_is_answered(tmp_path):
 
 
 class Move:
-    """A broker with one log directory, and topic t of two partitions in it; what is asked of the log is noted."""
+    """A broker with two log directories, and topic t of two partitions; what is asked of the log is noted."""
 
     def __init__(self, online=True, state="state"):
         self.asked = []

@@ -1,5 +1,7 @@
 """DescribeTopicPartitions: pages in the order of names, and where the next one begins."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from mpbroker.errors import ErrorCode
@@ -8,6 +10,7 @@ from mpbroker.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
+from mpbroker.server.handlers import describe_topic_partitions as handler
 from tests.harness.in_process_broker import InProcessBroker
 
 
@@ -38,6 +41,15 @@ def test_no_names_mean_all_and_pages_follow_each_other(broker):
     assert ask(broker, limit=0) == ([(0, "a", [0])], ("a", 1)), "one is the least"
     assert ask(broker, limit=-5, cursor=("b", 0)) == ([(0, "b", [0])], ("b", 1))
     assert ask(broker, limit=0, cursor=("b", 1)) == ([(0, "b", [1])], None)
+
+
+@pytest.mark.parametrize(("asked", "limit"), [(1999, 1999), (2000, 2000), (2001, 2000), (2**31 - 1, 2000)])
+def test_a_page_has_two_thousand_partitions_at_most(monkeypatch, asked, limit):
+    """Kafka's max.request.partition.size.limit."""
+    metadata = SimpleNamespace(refresh=lambda: None, topics=list)
+    monkeypatch.setattr(handler, "_page", lambda context, request, names, cursor, most: most)
+    message = DescribeTopicPartitionsRequest(topics=[], response_partition_limit=asked)
+    assert handler.handle(SimpleNamespace(metadata=metadata, cluster=None), "request", message) == limit
 
 
 def test_what_is_not_there_and_cursors_that_point_nowhere(broker):

@@ -249,7 +249,7 @@ def test_where_memory_is_short_less_is_sent_but_a_batch(world, room, outcomes, m
     world.plans = [plan_of(60 - number) for number in range(len(most))]
     assert module._send_shortened(world.context, world.request, world.fetch, plan_of(100)) is sent
     assert world.named("plan") == [(bytes_,) for bytes_ in most] and outcomes == []
-    assert tried == {0: [100], 1: [60], 2: [60, 59]}[len(most)] or (room == 100 and tried == [100, 60])
+    assert tried == [100] * (room == 100) + [60, 59][: len(most)]
     assert world.named("count") == [("fetches_shortened",)] * counted
 
 
