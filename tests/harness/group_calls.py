@@ -42,6 +42,15 @@ class Calls:
     def __init__(self, **settings: Any) -> None:
         self.world = World(GroupSettings(**{"initial_rebalance_delay_ms": 0} | settings))
 
+    def shard(self, group_id: str = GROUP) -> Any:
+        """The only one that has the group."""
+        [found] = [one for one in self.world.coordinator._shards.values() if group_id in one.groups]
+        return found
+
+    def group(self, group_id: str = GROUP) -> Any:
+        """As the logic has it now."""
+        return self.shard(group_id).groups[group_id]
+
     def ask(self, message: Any, version: int) -> Heard:
         heard = Heard()
         self.world.send(heard, message, version)

@@ -18,6 +18,16 @@ def api_versions(correlation_id: int) -> bytes:
     return frame(18, 0, correlation_id)
 
 
+def is_closed(client: socket.socket) -> bool:
+    """Whether the other end is gone by now; nothing is waited for."""
+    try:
+        return client.recv(1, socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        return True
+
+
 class RawConnection:
     """A blocking connection. `receive` returns (correlation id, the rest), or None at end of stream."""
 

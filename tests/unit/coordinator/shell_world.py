@@ -7,25 +7,10 @@ from mpbroker.coordinator.effects import Now
 from mpbroker.coordinator.shell import Shell
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.heartbeat import HeartbeatRequest
+from tests.harness.noted_calls import Script
 
 NOW = Now(7, 8)
 BEAT = HeartbeatRequest("g", 3, "m")
-
-
-class Part:
-    """Notes each call as (name, what was given); answers what was set for the name, or None."""
-
-    def __init__(self, done, prefix="", **answers):
-        self._done, self._prefix = done, prefix
-        self.__dict__.update({name: value for name, value in answers.items() if not callable(value)})
-        self._answers = {name: value for name, value in answers.items() if callable(value)}
-
-    def __getattr__(self, name):
-        def call(*given, **named):
-            self._done.append((self._prefix + name, *given, *named.items()))
-            return self._answers[name](*given) if name in self._answers else None
-
-        return call
 
 
 class Token:
@@ -49,21 +34,21 @@ class World:
         made._now = lambda: NOW
         made._clock = SimpleNamespace(monotonic_ms=lambda: NOW.ms)
         made._crash_point = lambda name: self.done.append(name)
-        made._answers = Part(self.done, "answers.", **given.get("answers", {}))
-        made._port = Part(self.done, "port.", **given.get("port", {}))
-        made._logs = Part(self.done, "logs.", **{"flush_on_commit": False} | given.get("logs", {}))
-        made._groups = Part(self.done, "groups.", **given.get("groups", {}))
-        made._transactions = Part(self.done, "transactions.", **given.get("transactions", {}))
-        made._appends = Part(self.done, "appends.", **given.get("appends", {}))
-        made._loader = Part(self.done, "loader.", **{"is_idle": True} | given.get("loader", {}))
-        made._metadata = Part(self.done, "metadata.", **given.get("metadata", {}))
-        made._unknown_topics = Part(self.done, "unknown.", **given.get("unknown", {}))
-        made._counting = Part(self.done, "counting.")
-        row = Part(self.done, "row.")
-        made._ctx = SimpleNamespace(process_row=row, log=Part(self.done, "log."), config="config")
+        given["logs"] = {"flush_on_commit": False} | given.get("logs", {})
+        given["loader"] = {"is_idle": True} | given.get("loader", {})
+        for name in ("answers", "port", "logs", "groups", "transactions", "appends", "loader", "metadata", "counting"):
+            setattr(made, f"_{name}", self._part(name, given.get(name, {})))
+        made._unknown_topics = self._part("unknown", given.get("unknown", {}))
+        made._ctx = SimpleNamespace(process_row=self._part("row", {}), log=self._part("log", {}), config="config")
         made._effects, made._cells, made._unrepaired = module.deque(), {}, []
         made._is_carrying = made._is_in_cluster = False
         made._topic, made._names, made._opened, made._unsure = None, {}, {}, set()
+
+    def _part(self, name, given):
+        """Its functions are answers, everything else is there to be read."""
+        answers = {key: value for key, value in given.items() if callable(value)}
+        held = {key: value for key, value in given.items() if key not in answers}
+        return Script(self.done, f"{name}.", held, **answers)
 
     def replace(self, *names):
         """Methods of the shell itself that are only noted."""

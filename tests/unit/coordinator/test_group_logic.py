@@ -367,8 +367,7 @@ def test_a_group_that_is_forgotten_is_dead_to_whoever_has_it_still():
     """A timer, or an append that is on its way."""
     calls = Calls()
     calls.stable()
-    [shard] = [one for one in calls.world.coordinator._shards.values() if GROUP in one.groups]
-    group = shard.groups[GROUP]
+    shard, group = calls.shard(), calls.group()
     assert not group.is_dead
     shard.forget(group)
     assert group.is_dead and GROUP not in shard.groups
@@ -378,8 +377,7 @@ def test_who_was_answered_is_no_new_member_any_more():
     """A new one that never hears of its join is forgotten sooner."""
     calls = Calls(initial_rebalance_delay_ms=3000)
     calls.join()
-    [shard] = [one for one in calls.world.coordinator._shards.values() if GROUP in one.groups]
-    members = shard.groups[GROUP].members
+    members = calls.group().members
     assert [member.is_new for member in members.values()] == [True]
     calls.world.advance(3000)
     assert [member.is_new for member in members.values()] == [False]
@@ -390,8 +388,7 @@ def test_a_successor_knows_what_the_group_consumes():
     a = calls.join(metadata=subscription(TOPIC)).answer
     assert calls.sync(a).code == 0
     calls.world.start()
-    [shard] = [one for one in calls.world.coordinator._shards.values() if GROUP in one.groups]
-    assert shard.groups[GROUP].subscribed == {TOPIC}
+    assert calls.group().subscribed == {TOPIC}
 
 
 def test_a_member_that_joins_again_has_its_new_timeouts():
@@ -401,7 +398,6 @@ def test_a_member_that_joins_again_has_its_new_timeouts():
         GROUP, 9000, 70_000, a.member_id, None, "consumer", [JoinGroupRequestProtocol("range", b"other")]
     )
     calls.ask(request, 5)
-    [shard] = [one for one in calls.world.coordinator._shards.values() if GROUP in one.groups]
-    [member] = shard.groups[GROUP].members.values()
+    [member] = calls.group().members.values()
     assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (9000, 70_000)
     assert member.protocols == {"range": b"other"}

@@ -10,7 +10,8 @@ from mpbroker.coordinator.effects import Answer, Append, GiveBack, GroupRequest,
 from mpbroker.coordinator.shell import REPAIR_RETRY_MS
 from mpbroker.errors import ErrorCode
 from mpbroker.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from tests.unit.coordinator.shell_world import BEAT, NOW, Part, Token, World
+from tests.harness.noted_calls import Script
+from tests.unit.coordinator.shell_world import BEAT, NOW, Token, World
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +47,8 @@ def test_effects_go_on_after_one_that_failed():
     with pytest.raises(ZeroDivisionError):
         world.made._take([0, 1])
     assert not world.made._is_carrying and list(world.made._effects) == [1]
+    world.made._take([])
+    assert not world.made._effects
 
 
 def test_what_becomes_of_each_effect():
@@ -72,7 +75,7 @@ def test_what_becomes_of_each_effect():
 @pytest.mark.parametrize("topic", [OFFSETS_TOPIC, TRANSACTIONS_TOPIC])
 @pytest.mark.parametrize("cells", [{}, {4: 1, 2: 0}])
 def test_an_append_goes_to_its_topic_and_its_code_to_its_logic(topic, cells):
-    logic = Part([], "logic.", appended=lambda *_: ["effect"])
+    logic = Script([], "logic.", appended=lambda *_: ["effect"])
     appended = {"appended": lambda *_: ["effect"]}
     world = World(
         port={"ensure_cells": lambda *_: True}, groups=appended, transactions={"topic": "t", "coordinator": logic}
@@ -92,7 +95,7 @@ def test_an_append_goes_to_its_topic_and_its_code_to_its_logic(topic, cells):
     then(56)
     told = ("groups.appended" if topic == OFFSETS_TOPIC else "logic.appended", 4, 9, 56, NOW)
     assert world.done == ["coordinator.appended", *([told] if topic == OFFSETS_TOPIC else []), ("_take", ["effect"])]
-    assert logic._done == ([] if topic == OFFSETS_TOPIC else [told])
+    assert logic._calls == ([] if topic == OFFSETS_TOPIC else [told])
 
 
 @pytest.mark.parametrize(
@@ -175,7 +178,7 @@ def followed(monkeypatch):
     monkeypatch.setattr(module, "Counting", lambda row: "new counting")
     world.made._logs._answers["state"] = lambda ordinal: ordinal
     answers = {name: lambda *_, _name=name: _name for name in ("open", "close", "topic_deleted")}
-    world.made._make_groups = lambda partitions: Part(world.done, f"groups of {partitions}.", **answers)
+    world.made._make_groups = lambda partitions: Script(world.done, f"groups of {partitions}.", **answers)
     world.replace("_take")
     return world
 
@@ -274,4 +277,5 @@ def test_nothing_unknown_is_nothing_to_wait_for():
     with_topics(world, topic("known", 1, 5))
     world.made._opened = {4: 1}
     world.made._forget_gone(4)
-    assert world.made._unsure == set() and ("_take", "effects") not in world.done
+    assert world.made._unsure == set()
+    assert not {"groups.topic_deleted", "_take"} & {one[0] for one in world.done}

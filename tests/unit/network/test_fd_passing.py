@@ -28,20 +28,11 @@ from mpbroker.network.fd_passing import (
     address_bytes,
     address_text,
     close_all,
-    handover_pair,
     receive_message,
     send_message,
 )
 
 LOCAL = address_bytes("127.0.0.1")
-
-
-@pytest.fixture
-def pair():
-    ends = handover_pair()
-    yield ends
-    for end in ends:
-        end.close()
 
 
 def _handover(descriptors, sequence=1):
@@ -149,17 +140,14 @@ def test_neither_end_of_a_pair_waits(pair):
     assert [end.getblocking() for end in pair] == [False, False]
 
 
-def test_the_layout_of_a_message():
+def test_the_layout_of_a_message(pair):
     """As the module describes it. Kinds are different, and none is the kind of what nobody of ours sent."""
-    near, far = handover_pair()
     for number, kind in enumerate((HANDOVER, ACK, REFUSED, CLOSED, HELLO, CONNECTIONS, CONNECTIONS_END, RETURNED), 1):
         assert kind == number
-        assert send_message(near, Message(kind, 0x01020304, 5, 2**40, (Peer(LOCAL, 9, 0xA0B0C0D0), Peer(LOCAL, 10))))
+        assert send_message(pair[0], Message(kind, 0x01020304, 5, 2**40, (Peer(LOCAL, 9, 0xA0B0C0D0), Peer(LOCAL, 10))))
         header = bytes([kind, 2, 0, 0, 4, 3, 2, 1, 5, 0, 0, 0, 0, 0, 0, 0]) + (2**40).to_bytes(8, "little")
         first = bytes(10) + b"\xff\xff\x7f\0\0\1" + bytes([9, 0, 0, 0, 0xD0, 0xC0, 0xB0, 0xA0])
-        assert far.recv(4096) == header + first + LOCAL + bytes([10, 0, 0, 0]) + bytes(4)
-    near.close()
-    far.close()
+        assert pair[1].recv(4096) == header + first + LOCAL + bytes([10, 0, 0, 0]) + bytes(4)
 
 
 @pytest.mark.parametrize("message", [Message(CLOSED, 1, 2, 3), Message(ACK, 1, 2, 3, (Peer(LOCAL, 4),))])

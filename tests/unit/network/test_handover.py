@@ -28,14 +28,6 @@ from mpbroker.network.handover_receiver import HandoverReceiver
 LOCAL = address_bytes("127.0.0.1")
 
 
-@pytest.fixture
-def setting():
-    pair = handover_pair()
-    yield pair, ConnectionQuotas(Limits())
-    for end in pair:
-        end.close()
-
-
 def _accepted(quotas):
     """A connection: (Accepted, the client's end)."""
     client, server = socket.socketpair()

@@ -6,7 +6,6 @@ import socket
 import pytest
 
 from mpbroker.network import handover as handover_module
-from mpbroker.network.connection_quotas import ConnectionQuotas, Limits
 from mpbroker.network.fd_passing import (
     CONNECTIONS,
     HELLO,
@@ -14,21 +13,12 @@ from mpbroker.network.fd_passing import (
     Message,
     Peer,
     address_bytes,
-    handover_pair,
     receive_message,
     send_message,
 )
 from mpbroker.network.handover import WINDOW_SOCKETS, Accepted, Handover
 
 LOCAL = address_bytes("127.0.0.1")
-
-
-@pytest.fixture
-def setting():
-    pair = handover_pair()
-    yield pair, ConnectionQuotas(Limits())
-    for end in pair:
-        end.close()
 
 
 def pass_back(pair, incarnation: int, count: int = 1) -> None:
@@ -49,7 +39,6 @@ def test_one_that_nobody_has_followed_yet_has_nothing_and_gets_nothing(setting):
     handover = Handover(setting[0][0], 3, 1)
     assert (handover.processor, handover.incarnation) == (3, 0)
     assert (handover.room(), handover.unacknowledged()) == (0, 0)
-    assert Accepted(5, LOCAL, 1).refusals == 0
 
 
 def test_a_new_acceptor_finds_what_one_passed_back_that_is_leaving_by_now(setting):
@@ -91,7 +80,7 @@ def test_a_socket_that_found_no_room_is_not_under_way(setting, monkeypatch):
     handover = Handover(pair[0], 0, 1)
     handover.follow(1, quotas)
     monkeypatch.setattr(handover_module, "send_message", lambda channel, message: False)
-    assert handover.send([Accepted(0, LOCAL, 1)]) is False
+    assert handover.send([Accepted(-1, LOCAL, 1)]) is False
     assert handover.unacknowledged() == 0 and handover.follow(2, quotas) == []
 
 

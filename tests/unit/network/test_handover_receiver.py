@@ -17,22 +17,14 @@ from mpbroker.network.fd_passing import (
     Message,
     Peer,
     address_bytes,
-    handover_pair,
     receive_message,
     send_message,
 )
 from mpbroker.network.handover_receiver import HandoverReceiver
+from tests.harness.raw_client import is_closed
 
 LOCAL, OTHER = address_bytes("127.0.0.1"), address_bytes("10.0.0.1")
 INCARNATION, ACCEPTOR = 4, 7
-
-
-@pytest.fixture
-def pair():
-    ends = handover_pair()
-    yield ends
-    for end in ends:
-        end.close()
 
 
 def hand_over(pair, sequence=1, incarnation=INCARNATION, acceptor=ACCEPTOR, address=LOCAL) -> socket.socket:
@@ -50,14 +42,6 @@ def said(pair) -> list[Message]:
     while (message := receive_message(pair[0])) is not None:
         found.append(message)
     return found
-
-
-def is_closed(client: socket.socket) -> bool:
-    client.setblocking(False)
-    try:
-        return client.recv(1) == b""
-    except BlockingIOError:
-        return False
 
 
 def test_it_takes_as_many_as_it_was_asked_for(pair):
@@ -106,6 +90,7 @@ def test_open_connections_are_those_that_are_open(pair):
 def test_what_it_says_is_for_the_acceptor_that_spoke_last(pair, greeted):
     """A new one may hand over before it greets."""
     receiver = HandoverReceiver(pair[1], INCARNATION)
+    assert send_message(pair[0], Message(HELLO, INCARNATION, ACCEPTOR - 1, 0))
     if greeted:
         assert send_message(pair[0], Message(HELLO, INCARNATION, ACCEPTOR, 0))
         client = None
@@ -129,7 +114,7 @@ def test_what_it_says_is_for_the_acceptor_that_spoke_last(pair, greeted):
 
 
 def test_to_whom_it_speaks_first_is_nobodys_number(pair):
-    """No acceptor has incarnation 0: it takes nothing of this for an answer."""
+    """No acceptor has incarnation 0. Ends of connections count whoever is named."""
     receiver = HandoverReceiver(pair[1], INCARNATION)
     receiver.closed(LOCAL)
     receiver.flush()
@@ -140,7 +125,7 @@ def test_a_connection_that_finds_no_room_to_go_back_is_still_here(pair, monkeypa
     receiver = HandoverReceiver(pair[1], INCARNATION)
     receiver.open_connections[LOCAL] = 1
     monkeypatch.setattr(receiver_module, "send_message", lambda channel, message: False)
-    assert receiver.pass_back(0, Peer(LOCAL, 1), b"") is False
+    assert receiver.pass_back(-1, Peer(LOCAL, 1), b"") is False
     assert receiver.open_connections == {LOCAL: 1}
 
 

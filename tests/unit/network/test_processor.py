@@ -16,7 +16,7 @@ from mpbroker.shm import segment
 from mpbroker.shm.layout import MemoryPlan
 from mpbroker.shm.process_context import BoundListener, ProcessContext
 from mpbroker.shm.process_table import ProcessRow
-from tests.harness.raw_client import frame
+from tests.harness.raw_client import frame, is_closed
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -144,13 +144,6 @@ def _receive(client):
     return struct.unpack_from(">i", body)[0], body[4:]
 
 
-def _is_closed(client):
-    try:
-        return client.recv(1) == b""
-    except ConnectionResetError:
-        return True
-
-
 def test_a_request_goes_to_the_handler_and_its_answer_back(make):
     setting = make()
     client = setting.connect()
@@ -209,7 +202,7 @@ def test_a_handler_can_close_with_and_without_an_answer(make):
         setting.turns()
         if last_words:
             assert _receive(client) == (7, b"xy")
-        assert _is_closed(client)
+        assert is_closed(client)
     assert setting.row.connections == 0
 
 
@@ -331,7 +324,7 @@ def test_bad_frames_close_their_connection_only(make, data):
     other, client = setting.connect(), setting.connect()
     client.send(data)
     setting.turns()
-    assert _is_closed(client) and len(setting.log.lines) == 1
+    assert is_closed(client) and len(setting.log.lines) == 1
     assert setting.counter("bad_frames") + setting.counter("requests_unsupported") == 1
     other.send(frame(API, 5, 1))
     setting.turns()
@@ -353,7 +346,7 @@ def test_good_requests_before_a_bad_one_are_answered(make):
         setting.turns()
         setting.answer(setting.claim())
     setting.turns()
-    assert [_receive(client)[0] for _ in range(2)] == [1, 2] and _is_closed(client)
+    assert [_receive(client)[0] for _ in range(2)] == [1, 2] and is_closed(client)
 
 
 def test_an_answer_for_a_closed_connection_is_dropped(make):
@@ -383,11 +376,11 @@ def test_idle_and_standing_connections_are_closed(make):
     time.sleep(0.15)
     setting.processor._housekeeping_ns = 0
     setting.turns()
-    assert _is_closed(standing) and setting.row.connections == 1 and setting.counter("frames_timed_out") == 1
+    assert is_closed(standing) and setting.row.connections == 1 and setting.counter("frames_timed_out") == 1
     time.sleep(0.2)
     setting.processor._housekeeping_ns = 0
     setting.turns()
-    assert _is_closed(idle) and setting.counter("connections_idle") == 1
+    assert is_closed(idle) and setting.counter("connections_idle") == 1
 
 
 def test_too_many_connections_close_the_one_unused_for_longest(make):
@@ -398,7 +391,7 @@ def test_too_many_connections_close_the_one_unused_for_longest(make):
     setting.processor._housekeeping_ns = 0
     setting.turns()
     assert setting.row.connections == 2 and setting.counter("connections_excess") == 1
-    assert _is_closed(clients[1])
+    assert is_closed(clients[1])
 
 
 def test_an_excess_is_closed_one_connection_at_a_time(make):
@@ -411,7 +404,7 @@ def test_an_excess_is_closed_one_connection_at_a_time(make):
         setting.turns()
         setting.turns()  # housekeeping is not due
         assert setting.row.connections == left
-    assert [_is_closed(client) for client in clients[:2]] == [True, True]
+    assert [is_closed(client) for client in clients[:2]] == [True, True]
 
 
 def test_draining_answers_what_is_in_flight_and_reads_nothing_new(make):
@@ -422,4 +415,4 @@ def test_draining_answers_what_is_in_flight_and_reads_nothing_new(make):
     setting.answer(setting.claim())
     client.send(frame(API, 5, 2))
     setting.processor.drain(1000)
-    assert _receive(client)[0] == 1 and _is_closed(client) and setting.claim() is None
+    assert _receive(client)[0] == 1 and is_closed(client) and setting.claim() is None

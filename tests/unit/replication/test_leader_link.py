@@ -19,6 +19,7 @@ from mpbroker.replication.follower import Append, Followed, OutOfRange, SteadyEn
 from mpbroker.replication.leader_connection import ConnectionEnded
 from mpbroker.replication.leader_link import HELD_BACK_MS, LeaderLink
 from mpbroker.shm.clock import ManualClock
+from tests.harness.noted_calls import Script
 
 TOPIC, OTHER = b"t" * 16, b"o" * 16
 ORDINAL, EPOCH, LEO, LOG_START = 4, 6, 100, 10
@@ -29,21 +30,6 @@ FENCED, OUT_OF_RANGE, STORAGE = (
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
 LATEST, EARLIEST = -1, -2
-
-
-class Script:
-    """Notes calls by name; answers with what a test has set for the name, one after the other, or None."""
-
-    def __init__(self, calls, **answers):
-        self._calls, self._answers = calls, answers
-
-    def __getattr__(self, name):
-        def call(*given, **named):
-            self._calls.append((name, *given, *named.items()))
-            answer = self._answers.get(name)
-            return answer.pop(0) if isinstance(answer, list) else answer
-
-        return call
 
 
 class World:

@@ -35,8 +35,7 @@ def joined(calls):
 
 
 def members(calls):
-    [shard] = [one for one in calls.world.coordinator._shards.values() if GROUP in one.groups]
-    return set(shard.groups[GROUP].members)
+    return set(calls.group().members)
 
 
 @pytest.mark.parametrize("word", ["sync", "beat", "commit", "nothing"])
@@ -89,8 +88,7 @@ def test_a_group_that_goes_over_knows_the_topics_that_it_goes_by():
     calls = Calls()
     only = calls.join(metadata=subscription(TOPIC)).answer
     assert calls.sync(only, {only.member_id: assignment(0, {TOPIC: [0]})}).code == 0
-    [shard] = [one for one in calls.world.coordinator._shards.values() if GROUP in one.groups]
-    group = upgraded(shard, shard.groups[GROUP])
+    group = upgraded(calls.shard(), calls.group())
     assert group.metadata_hash == group.present_hash() != 0
     assert group.epoch == group.target_epoch == only.generation_id
 
@@ -101,8 +99,7 @@ def test_a_group_that_goes_back_knows_its_instances(calls):
     for member in (kept, other):
         assert calls.sync(member).code == 0
     assert calls.ask(ConsumerGroupHeartbeatRequest(GROUP, "m", -1), 1).code == 0
-    [shard] = [one for one in calls.world.coordinator._shards.values() if GROUP in one.groups]
-    group = shard.groups[GROUP]
+    group = calls.group()
     assert isinstance(group, Group) and set(group.members) == {kept.member_id, other.member_id}
     assert group.instances == {"i-1": kept.member_id}
 

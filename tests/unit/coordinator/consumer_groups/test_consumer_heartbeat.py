@@ -1,5 +1,6 @@
 """What a heartbeat of the next generation is answered: who may join, in which epoch a member must be, and when it is
-told what it has. The codes and sentences are Kafka's."""
+told what it has. The codes and sentences are Kafka's, but for the broker's bounds on groups and
+members."""
 
 import pytest
 
@@ -28,11 +29,6 @@ def having(calls, *partitions):
     return [ConsumerGroupHeartbeatRequestTopicPartitions(topic_id, [*partitions])] if partitions else []
 
 
-def group_of(calls, group=GROUP):
-    [shard] = [one for one in calls.world.coordinator._shards.values() if group in one.groups]
-    return shard.groups[group]
-
-
 @pytest.mark.parametrize("most", [1, 2])
 def test_a_broker_takes_so_many_members(most):
     """One that is a member goes on, and one that takes an instance's place is none more."""
@@ -56,7 +52,7 @@ def test_a_broker_takes_so_many_groups():
     coordinator = calls.world.coordinator
     other = next(name for name in map(str, range(1000)) if coordinator.partition_of(name) == calls.world.partition)
     [classic] = calls.stable()
-    assert calls.leave(classic.member_id).code == 0 and group_of(calls).is_empty
+    assert calls.leave(classic.member_id).code == 0 and calls.group().is_empty
     refused = beat(calls, "a", 0, group=other)
     assert (refused.error_code, refused.error_message) == (TOO_MANY, "There are too many groups.")
     assert beat(calls, "a", 0).error_code == 0 and coordinator.counts.groups == 1
@@ -132,7 +128,7 @@ def test_who_says_everything_hears_everything(timeout_ms, names, pattern, held, 
     epoch = beat(calls, "a", 0).member_epoch
     if pattern:
         beat(calls, "a", epoch, subscribed_topic_regex=pattern)
-        epoch = group_of(calls).members["a"].epoch
+        epoch = calls.group().members["a"].epoch
     answer = beat(
         calls,
         "a",
@@ -153,8 +149,8 @@ def test_a_static_member_comes_back_in_epoch_zero_with_what_it_had():
     assert away.error_code == 0 and away.member_epoch == -2
     again = beat(calls, "b", 0, instance_id="i")
     assert again.error_code == 0 and again.assignment == was.assignment
-    member = group_of(calls).members["b"]
-    assert (member.previous_epoch, set(group_of(calls).members)) == (0, {"b"})
+    member = calls.group().members["b"]
+    assert (member.previous_epoch, set(calls.group().members)) == (0, {"b"})
     assert again.member_epoch == was.member_epoch, "nobody else is touched by it"
     stolen = beat(calls, "c", 0, instance_id="i")
     assert stolen.error_code == ErrorCode.UNRELEASED_INSTANCE_ID and stolen.error_message == (
@@ -169,9 +165,9 @@ def test_a_second_run_of_a_join_changes_nothing_more():
     calls.world.effects_left = 1  # the append, then it dies before the answer
     answer = beat(calls, "a", 0, instance_id="i")
     assert answer.error_code == 0 and answer.assignment.topic_partitions[0].partitions == [0, 1]
-    assert set(group_of(calls).members) == {"a"} and group_of(calls).instances == {"i": "a"}
+    assert set(calls.group().members) == {"a"} and calls.group().instances == {"i": "a"}
     assert len(calls.world.batches) == 1
-    assert group_of(calls).epoch == answer.member_epoch
+    assert calls.group().epoch == answer.member_epoch
 
 
 @pytest.mark.parametrize("epoch", [1, -1, -2])
