@@ -180,6 +180,40 @@ static inline uint64_t fixture_fill(struct fixture *f, uint32_t entry, uint32_t 
     return e->fill_number;
 }
 
+struct fixture_holder {
+    pid_t process;
+    int end; /* closed: it is to let go */
+};
+
+/* Another process has the partition, for as long as we like. */
+static inline struct fixture_holder fixture_hold(struct fixture *f, uint32_t ordinal)
+{
+    int told[2], ends[2];
+    char byte;
+    CHECK(pipe(told) == 0 && pipe(ends) == 0);
+    const struct fixture_holder holder = {fork(), ends[1]};
+    if (holder.process == 0) {
+        close(ends[1]);
+        bool has = mpb_partition_lock(&f->log, ordinal) == 0;
+        bool ok = has && write(told[1], "", 1) == 1 && read(ends[0], &byte, 1) == 0;
+        if (has)
+            mpb_partition_unlock(&f->log, ordinal);
+        _exit(!ok);
+    }
+    CHECK(holder.process > 0);
+    close(told[1]), close(ends[0]);
+    CHECK_EQ(read(told[0], &byte, 1), 1); /* 0: it did not get it */
+    close(told[0]);
+    return holder;
+}
+
+static inline void fixture_let_go(const struct fixture_holder *holder)
+{
+    int status;
+    close(holder->end);
+    CHECK(waitpid(holder->process, &status, 0) == holder->process && status == 0);
+}
+
 struct batch_spec {
     int32_t records;
     int64_t producer_id; /* -1: none */

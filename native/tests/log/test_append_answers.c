@@ -24,6 +24,17 @@ static struct mpb_append_request request_of(const struct batch_spec *spec, struc
                                        .leader_epoch = -1};
 }
 
+static struct mpb_append_result with_acks(int16_t acks, const struct batch_spec *spec, uint32_t entry)
+{
+    struct mpb_batch_info info;
+    struct mpb_append_request request = request_of(spec, &info);
+    struct mpb_append_result result;
+    request.entry = entry;
+    request.acks = acks;
+    mpb_append(&f.log, &FIX_OPTIONS, &request, &result);
+    return result;
+}
+
 static void has_no_offsets(const struct mpb_append_result *result)
 {
     CHECK(result->base_offset == -1 && result->end_offset == -1 && result->append_time_ms == -1);
@@ -110,30 +121,11 @@ static void not_synced(void)
     CHECK_EQ(result.error, MPB_ERR_KAFKA_STORAGE_ERROR);
     CHECK(result.log_start == -1 && result.leader_epoch == -1 && !result.waits && !result.flush_due && !result.busy);
     has_no_offsets(&result);
-    result = append_batch(&f.log, &FIX_OPTIONS, 0, ENTRY, 0, &PLAIN);
+    result = with_acks(-1, &PLAIN, ENTRY);
     CHECK(result.error == MPB_ERR_KAFKA_STORAGE_ERROR && result.replayed && !result.waits);
     has_no_offsets(&result);
     CHECK_EQ(now()->leo, 7);
     fixture_close(&f);
-}
-
-/* Another process has the partition, for as long as we like. */
-static pid_t hold(int *end)
-{
-    int told[2], ends[2];
-    char byte;
-    CHECK(pipe(told) == 0 && pipe(ends) == 0);
-    pid_t holder = fork();
-    if (holder == 0) {
-        close(ends[1]);
-        bool ok = mpb_partition_lock(&f.log, 0) == 0 && write(told[1], "", 1) == 1 && read(ends[0], &byte, 1) == 0;
-        mpb_partition_unlock(&f.log, 0);
-        _exit(!ok);
-    }
-    CHECK(holder > 0 && read(told[0], &byte, 1) == 1);
-    close(told[0]), close(told[1]), close(ends[0]);
-    *end = ends[1];
-    return holder;
 }
 
 /* Nothing is done and nothing is kept: the caller tries again. */
@@ -142,11 +134,10 @@ static void busy(void)
     struct mpb_batch_info info;
     struct mpb_append_request request = request_of(&PLAIN, &info);
     struct mpb_append_result result = DIRTY;
-    int end, status;
     begin();
     request.entry = ENTRY;
     uint64_t fill = fixture_fill(&f, ENTRY, 1);
-    pid_t holder = hold(&end);
+    const struct fixture_holder holder = fixture_hold(&f, 0);
     mpb_append(&f.log, &FIX_OPTIONS, &request, &result);
     CHECK(result.error == MPB_ERR_REQUEST_TIMED_OUT && result.busy && result.log_start == -1 && !result.replayed);
     result = DIRTY;
@@ -158,8 +149,7 @@ static void busy(void)
     has_no_offsets(&result);
     CHECK_EQ(counted(&f, MPB_C_LOG_LOCKS_BUSY), 3);
     CHECK(!mpb_cell_read(&f.core, ENTRY, 0, fill, &result));
-    close(end);
-    CHECK(waitpid(holder, &status, 0) == holder && status == 0);
+    fixture_let_go(&holder);
     mpb_append(&f.log, &FIX_OPTIONS, &request, &result);
     CHECK(result.error == 0 && result.base_offset == 6 && !result.busy && !result.replayed);
     fixture_close(&f);
@@ -169,15 +159,13 @@ static void busy(void)
 static void nothing_proposed(void)
 {
     struct mpb_isr_proposal proposal;
-    int end, status;
     fixture_open(&f);
     fixture_replicate(&f);
     fixture_partition(&f, 0);
-    pid_t holder = hold(&end);
+    const struct fixture_holder holder = fixture_hold(&f, 0);
     CHECK_EQ(mpb_isr_take_proposal(&f.log, 0, true, &proposal), 0);
     CHECK_EQ(counted(&f, MPB_C_LOG_LOCKS_BUSY), 0);
-    close(end);
-    CHECK(waitpid(holder, &status, 0) == holder && status == 0);
+    fixture_let_go(&holder);
     fixture_close(&f);
 }
 
@@ -219,17 +207,6 @@ static void leader_epochs(void)
     fixture_close(&f);
 }
 
-static struct mpb_append_result with_acks(int16_t acks, const struct batch_spec *spec, uint32_t entry)
-{
-    struct mpb_batch_info info;
-    struct mpb_append_request request = request_of(spec, &info);
-    struct mpb_append_result result;
-    request.entry = entry;
-    request.acks = acks;
-    mpb_append(&f.log, &FIX_OPTIONS, &request, &result);
-    return result;
-}
-
 /* Only acks=all waits, for an end that the high watermark has not reached: with a new batch, with one that is in the log
  * already, and with one whose result a predecessor left, of which nobody knows. */
 static void who_waits(void)
@@ -249,11 +226,13 @@ static void who_waits(void)
         CHECK(result.error == 0 && result.replayed && result.end_offset == 22);
         CHECK_EQ(result.waits, acks < 0);
         CHECK_EQ(with_acks(acks, &PLAIN, MPB_NO_REQUEST).waits, acks < 0);
-        CHECK(!with_acks(acks, &failing, MPB_NO_REQUEST).waits);
+        result = with_acks(acks, &failing, MPB_NO_REQUEST);
+        CHECK(result.error == MPB_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER && !result.waits);
     }
     fetch_as(&f.log, FIX_OTHER, 22);
     CHECK_EQ(now()->hw, 22);
     CHECK(!with_acks(-1, &twice, MPB_NO_REQUEST).waits); /* as far as that the watermark is */
+    CHECK(with_acks(-1, &twice, ENTRY).waits);           /* a replay: nobody has looked */
     CHECK_EQ(counted(&f, MPB_C_LOG_DUPLICATES), 4);
     CHECK_EQ(mpb_isr_answered(&f.log, &alone, 0), 0);
     struct mpb_append_result result = with_acks(-1, &PLAIN, MPB_NO_REQUEST);
@@ -281,8 +260,11 @@ static void sizes(void)
     struct mpb_append_result result = append_batch(&f.log, &options, 0, MPB_NO_REQUEST, 0, &PLAIN);
     CHECK(result.base_offset == 6 && result.end_offset == 7 && !result.flush_due);
     CHECK(result.log_start == START && result.leader_epoch == 3 && result.append_time_ms == -1);
-    result = append_batch(&f.log, &options, 0, MPB_NO_REQUEST, 0, &PLAIN);
-    CHECK(result.base_offset == 7 && result.flush_due);
+    fixture_fill(&f, ENTRY, 1);
+    result = append_batch(&f.log, &options, 0, ENTRY, 0, &PLAIN);
+    CHECK(result.base_offset == 7 && result.flush_due && !result.replayed);
+    result = append_batch(&f.log, &options, 0, ENTRY, 0, &PLAIN);
+    CHECK(result.base_offset == 7 && result.replayed && !result.flush_due);
     CHECK_EQ(counted(&f, MPB_C_LOG_ROLLS), 2);
     options.segment_bytes = PLAIN_BYTES - 1;
     result = append_batch(&f.log, &options, 0, MPB_NO_REQUEST, 0, &PLAIN);

@@ -166,10 +166,11 @@ static void at_a_segments_bounds(void)
         fixture_close(&f);
     }
     fixture_open(&f);
+    options = FIX_OPTIONS;
+    options.index_interval_bytes = INTERVAL;
     fixture_replicate(&f);
     fixture_partition(&f, 0);
     CHECK_EQ(mpb_become(&f.log, 0, &role), 0);
-    options.segment_bytes = 1 << 20;
     uint64_t before = mpb_load_relaxed(&f.core.partitions[0].selector);
     CHECK_EQ(append(three, 3, 0, 0), 0);
     CHECK_EQ(mpb_load_relaxed(&f.core.partitions[0].selector) - before, 2);
@@ -263,6 +264,7 @@ static void transactions(void)
     const struct mpb_new_role role = fixture_role(MPB_ROLE_FOLLOWER, EPOCH, 0);
     struct told begun = at_base(0), more = at_base(2);
     fixture_open(&f);
+    options = FIX_OPTIONS;
     fixture_replicate(&f);
     fixture_partition(&f, 0);
     CHECK_EQ(mpb_become(&f.log, 0, &role), 0);

@@ -236,7 +236,8 @@ static void fetch_a_piece(int64_t now_ms)
         producer_is_right(id);
 }
 
-/* Each segment has as much as fits, and counts what is in it; its largest time is that of the last batch with it. */
+/* Each segment has as much as fits, and counts what is in it; the active one's largest time is told with the last offset of the
+ * first batch that has it. */
 static void segments_are_right(void)
 {
     const struct mpb_segment_list *found;
@@ -285,6 +286,7 @@ static void index_is_right(int64_t base)
         CHECK(position - previous > INTERVAL && position - previous <= 3 * INTERVAL);
         previous = position;
     }
+    CHECK(mpb_segment_bytes(&f.log, row, now(), base, MPB_FILE_LOG) - previous <= 3 * INTERVAL);
 }
 
 static void is_read_back(void)
@@ -315,11 +317,11 @@ static int64_t stable_behind(uint32_t marker)
 }
 
 /* A reader of what is committed is told of the aborted transactions that a batch may be of, and of none that is not one. */
-static void aborted_are_told(void)
+static uint32_t aborted_are_told(void)
 {
     struct mpb_aborted found[BATCHES];
     struct mpb_read_plan plan;
-    uint32_t count;
+    uint32_t count, all_told = 0;
     for (uint32_t i = 0; i < BATCHES; i++) {
         int64_t offset = list[i].base;
         if (offset < log_start || offset >= now()->lso)
@@ -342,12 +344,14 @@ static void aborted_are_told(void)
             known += told;
         }
         CHECK_EQ(known, count);
+        all_told += known;
     }
+    return all_told;
 }
 
 int main(void)
 {
-    uint32_t pieces = 0;
+    uint32_t pieces = 0, told = 0;
     for (dice = 1; dice <= 20; dice++) {
         const uint64_t seed = dice;
         const struct mpb_new_role role = fixture_role(MPB_ROLE_FOLLOWER, EPOCH, 0);
@@ -358,8 +362,10 @@ int main(void)
         fixture_partition(&f, 0);
         CHECK_EQ(mpb_become(&f.log, 0, &role), 0);
         taken = 0, hw = log_start = 0;
-        for (int64_t ms = 6000; taken < BATCHES; ms++, pieces++)
+        for (int64_t ms = 6000; taken < BATCHES; ms++, pieces++) {
             fetch_a_piece(ms);
+            told += aborted_are_told();
+        }
         const struct mpb_follower_append last = {
             .leader_epoch = EPOCH, .offset = now()->leo, .leader_hw = INT64_MAX, .now_ms = 9000};
         struct mpb_follower_appended out;
@@ -372,10 +378,11 @@ int main(void)
         for (uint32_t i = 0; i < found->count; i++)
             index_is_right(found->bases[i]);
         is_read_back();
-        aborted_are_told();
+        told += aborted_are_told();
         fixture_close(&f);
         dice = seed;
     }
-    printf("follower_model: %u pieces, %lu checks\n", pieces, checks_made);
+    CHECK(told > 100);
+    printf("follower_model: %u pieces, %u aborted transactions told, %lu checks\n", pieces, told, checks_made);
     return 0;
 }

@@ -77,6 +77,7 @@ static void searches(void)
         search_all(offsets, times, COUNTS[n]);
         for (off_t rest = MPB_INDEX_ENTRY_BYTES - 1; rest >= 0; rest -= MPB_INDEX_ENTRY_BYTES - 1) { /* cut off */
             CHECK_EQ(ftruncate(offsets, rest), 0);
+            hit.found = true;
             CHECK_EQ(mpb_offset_index_find(offsets, COUNTS[n] * MPB_INDEX_ENTRY_BYTES, 9, &hit), -EBADMSG);
             CHECK(!hit.found);
         }

@@ -297,7 +297,6 @@ static void swept(void)
 {
     static const uint32_t LOST[][2] = {{0, 1}, {7, 2}, {40, 1}}; /* row, partition's ordinal + 1 */
     enum { HIGH = 41, NO_PARTITION = FIX_PARTITIONS + 1, UNMADE = 6, CHAINED = 3 };
-    int status;
     fixture_open(&f);
     fixture_partition(&f, 0);
     fixture_partition(&f, 1);
@@ -318,10 +317,10 @@ static void swept(void)
     mpb_store_relaxed(&f.core.header->producers_high, FIX_PRODUCERS + 9); /* whatever it says, the table ends */
     CHECK_EQ(mpb_producers_sweep(&f.log), 1);
     CHECK_EQ(mpb_producers_sweep(&f.log), 0);
-    pid_t child = fork(); /* every lock is free */
-    if (child == 0)
-        _exit(mpb_partition_lock(&f.log, 0) != 0 || mpb_partition_lock(&f.log, 1) != 0);
-    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    for (uint32_t p = 0; p < 2; p++) { /* every lock is free */
+        CHECK_EQ(mpb_partition_lock(&f.log, p), 0);
+        mpb_partition_unlock(&f.log, p);
+    }
     fixture_close(&f);
 }
 
@@ -329,8 +328,6 @@ static void swept(void)
 static void another_partition_is_busy(void)
 {
     struct batch_spec spec = numbered(ID, 0, 20);
-    int told[2], end[2], status;
-    char byte;
     fixture_open(&f);
     fixture_partition(&f, 0);
     fixture_partition(&f, 1);
@@ -338,21 +335,12 @@ static void another_partition_is_busy(void)
         const struct mpb_producer_batch one = kept_batch(i, 0, 0, 1);
         mpb_producer_keep(&f.core, mpb_producer_row(&f.log, 1, 100 + i, false), &one, 5000 + i);
     }
-    CHECK(pipe(told) == 0 && pipe(end) == 0);
-    pid_t holder = fork();
-    if (holder == 0) {
-        close(end[1]);
-        bool ok = mpb_partition_lock(&f.log, 1) == 0 && write(told[1], "", 1) == 1 && read(end[0], &byte, 1) == 0;
-        mpb_partition_unlock(&f.log, 1);
-        _exit(!ok);
-    }
-    CHECK(read(told[0], &byte, 1) == 1);
+    const struct fixture_holder holder = fixture_hold(&f, 1);
     CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &spec).error, MPB_ERR_THROTTLING_QUOTA_EXCEEDED);
     CHECK_EQ(counted(&f, MPB_C_LOG_PRODUCERS_REPLACED), 0);
     for (int64_t i = 0; i < FIX_PRODUCERS; i++)
         CHECK(mpb_producer_find(&f.core, &f.core.partitions[1], 100 + i) != 0);
-    close(told[0]), close(told[1]), close(end[0]), close(end[1]);
-    CHECK(waitpid(holder, &status, 0) == holder && status == 0);
+    fixture_let_go(&holder);
     fixture_close(&f);
 }
 

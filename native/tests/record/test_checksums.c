@@ -32,21 +32,31 @@ static uint32_t by_bits(uint32_t polynomial, uint32_t crc, const uint8_t *p, siz
     return ~crc;
 }
 
-static void check_crcs(const uint8_t *p, size_t length, uint32_t begin)
+static void are_crcs(const uint8_t *p, size_t length, uint32_t begin, uint32_t of_zip, uint32_t of_castagnoli)
 {
-    uint32_t wanted = by_bits(zip, begin, p, length);
-    CHECK_EQ(mpb_crc32_portable(begin, p, length), wanted);
-    CHECK_EQ(mpb_crc32(begin, p, length), wanted);
-    wanted = by_bits(castagnoli, begin, p, length);
-    CHECK_EQ(mpb_crc32c_portable(begin, p, length), wanted);
-    CHECK_EQ(mpb_crc32c(begin, p, length), wanted);
+    CHECK_EQ(mpb_crc32_portable(begin, p, length), of_zip);
+    CHECK_EQ(mpb_crc32(begin, p, length), of_zip);
+    CHECK_EQ(mpb_crc32c_portable(begin, p, length), of_castagnoli);
+    CHECK_EQ(mpb_crc32c(begin, p, length), of_castagnoli);
 }
 
+static void check_crcs(const uint8_t *p, size_t length, uint32_t begin)
+{
+    are_crcs(p, length, begin, by_bits(zip, begin, p, length), by_bits(castagnoli, begin, p, length));
+}
+
+/* What is defined goes on by one byte to the next length. */
 static void every_length_and_place(void)
 {
-    for (size_t length = 0; length <= LENGTHS; length++)
-        for (size_t place = 0; place < PLACES; place++)
-            check_crcs(bytes + place, length, begins[(length + place) % (sizeof begins / sizeof *begins)]);
+    for (size_t place = 0; place < PLACES; place++)
+        for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
+            uint32_t of_zip = begins[i], of_castagnoli = begins[i];
+            for (size_t length = 0; length <= LENGTHS; length++) {
+                are_crcs(bytes + place, length, begins[i], of_zip, of_castagnoli);
+                of_zip = by_bits(zip, of_zip, bytes + place + length, 1);
+                of_castagnoli = by_bits(castagnoli, of_castagnoli, bytes + place + length, 1);
+            }
+        }
 }
 
 /* Around the steps of the streams that run side by side: one, two and three times, and what is left at the end. */
@@ -72,8 +82,8 @@ static void at_the_end_of_memory(void)
 /* What was computed goes on with the next bytes. */
 static void in_two_goes(void)
 {
+    const uint32_t whole = by_bits(zip, 0, bytes, 2000), whole_c = by_bits(castagnoli, 0, bytes, 2000);
     for (size_t cut = 0; cut <= 2000; cut += 1 + cut / 3) {
-        uint32_t whole = by_bits(zip, 0, bytes, 2000), whole_c = by_bits(castagnoli, 0, bytes, 2000);
         CHECK_EQ(mpb_crc32(mpb_crc32(0, bytes, cut), bytes + cut, 2000 - cut), whole);
         CHECK_EQ(mpb_crc32c(mpb_crc32c(0, bytes, cut), bytes + cut, 2000 - cut), whole_c);
         CHECK_EQ(mpb_crc32c_portable(mpb_crc32c(0, bytes, cut), bytes + cut, 2000 - cut), whole_c);

@@ -212,7 +212,8 @@ static struct judged judge(const uint8_t *bytes, size_t length, const struct mpb
     return j;
 }
 
-static void compare_judgement(const uint8_t *bytes, size_t length, const struct mpb_batch_info *info)
+/* Whether nothing is refused. */
+static bool compare_judgement(const uint8_t *bytes, size_t length, const struct mpb_batch_info *info)
 {
     static const int64_t bounds[] = {0, 1, 1000, 1001, INT64_MAX};
     struct mpb_batch_rules rules = {.compacted = pick(3) == 0,
@@ -238,6 +239,7 @@ static void compare_judgement(const uint8_t *bytes, size_t length, const struct 
         CHECK_EQ(list[i].timestamp, wanted.list[i].timestamp);
     }
     CHECK_EQ(list[most].index, 0x5a5a5a5a); /* no more than there is room for */
+    return wanted.error == 0;
 }
 
 /* The first record that is as new as that. */
@@ -264,7 +266,7 @@ static void compare_search(const uint8_t *bytes, size_t length, const struct mpb
     }
 }
 
-static void one_round(const struct guarded *memory)
+static bool one_round(const struct guarded *memory)
 {
     struct written w = {.length = 0};
     int32_t count = (int32_t)pick(4);
@@ -287,8 +289,9 @@ static void one_round(const struct guarded *memory)
     const uint8_t *bytes = guarded_copy(memory, w.bytes, w.length);
     compare_records(bytes, w.length, true);
     compare_records(bytes, w.length, false);
-    compare_judgement(bytes, w.length, &info);
+    const bool sound = compare_judgement(bytes, w.length, &info);
     compare_search(bytes, w.length, &info, NOW - 2 + (int64_t)pick(4));
+    return sound;
 }
 
 /* Numbers at the bounds of their widths, and one byte too long. */
@@ -324,14 +327,26 @@ static void single_headers(const struct guarded *memory)
         const char *bytes;
         size_t length;
         int error;
-    } rows[] = {
-        {"\2k\2v", 4, 0}, {"\2k\1", 3, 0}, {"\0\0", 2, 0}, {"\1\2v", 3, -1},   {"\2k\4v", 4, -1},
-        {"\4k", 2, -1},   {"\2k", 2, -1},  {"", 0, -1},    {"\2k\x80", 3, -1}, {"\2k\xff\xff\xff\xff\xff", 7, -1}};
+        int32_t key_length, value_length;
+    } rows[] = {{"\2k\2v", 4, 0, 1, 1},
+                {"\2k\1", 3, 0, 1, -1},
+                {"\0\0", 2, 0, 0, 0},
+                {"\4kl\6vwx", 7, 0, 2, 3},
+                {"\1\2v", 3, -1, 0, 0},
+                {"\2k\4v", 4, -1, 0, 0},
+                {"\4k", 2, -1, 0, 0},
+                {"\2k", 2, -1, 0, 0},
+                {"", 0, -1, 0, 0},
+                {"\2k\x80", 3, -1, 0, 0},
+                {"\2k\xff\xff\xff\xff\xff", 7, -1, 0, 0}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const uint8_t *at = guarded_copy(memory, rows[i].bytes, rows[i].length), *key, *value;
+        const uint8_t *begin = guarded_copy(memory, rows[i].bytes, rows[i].length), *at = begin, *key, *value;
         int32_t key_length, value_length;
         CHECK_EQ(mpb_record_header_read(&at, memory->end, &key_length, &key, &value_length, &value), rows[i].error);
-        CHECK(rows[i].error != 0 || at == memory->end);
+        if (rows[i].error != 0)
+            continue;
+        CHECK(at == memory->end && key_length == rows[i].key_length && value_length == rows[i].value_length);
+        CHECK(key == begin + 1 && value == key + key_length + 1);
     }
 }
 
@@ -386,14 +401,15 @@ static void markers(const struct guarded *memory)
 
 int main(int argc, char **argv)
 {
-    unsigned long rounds = argc > 1 ? strtoul(argv[1], NULL, 10) : 60000;
+    unsigned long sound = 0, rounds = argc > 1 ? strtoul(argv[1], NULL, 10) : 10000;
     state = argc > 2 ? strtoull(argv[2], NULL, 10) | 1 : 3;
     struct guarded memory = guarded_open(MOST);
     bounds_of_numbers(&memory);
     single_headers(&memory);
     markers(&memory);
     for (unsigned long i = 0; i < rounds; i++)
-        one_round(&memory);
-    printf("record walk: %lu checks in %lu rounds\n", checks_made, rounds);
+        sound += one_round(&memory);
+    CHECK(sound > rounds / 20 && sound < rounds);
+    printf("record walk: %lu checks in %lu rounds, %lu of sound records\n", checks_made, rounds, sound);
     return 0;
 }
