@@ -112,30 +112,6 @@ static void test_lookups(void)
     fixture_close(&f);
 }
 
-/* Whoever takes the request over answers with every number of the first append. */
-static void test_a_cell_tells_all(void)
-{
-    struct fixture f;
-    const struct mpb_append_result written = {
-        .base_offset = 7, .end_offset = 9, .append_time_ms = 1234, .log_start = 5, .leader_epoch = 6};
-    struct mpb_append_result read = {.append_time_ms = 1235};
-    fixture_open(&f);
-    uint64_t fill = fixture_fill(&f, 2, 3);
-    for (uint32_t cell = 0; cell < 3; cell++) {
-        CHECK(!mpb_cell_read(&f.core, 2, cell, fill, &read) && !read.replayed);
-        mpb_cell_fill(&f.core, 1, 2, cell, fill, &written);
-        CHECK(mpb_cell_read(&f.core, 2, cell, fill, &read) && read.replayed);
-        CHECK_EQ(read.error, 0);
-        CHECK_EQ(read.base_offset, 7);
-        CHECK_EQ(read.end_offset, 9);
-        CHECK_EQ(read.append_time_ms, 1234);
-        CHECK_EQ(read.log_start, 5);
-        CHECK_EQ(read.leader_epoch, 6);
-        read = (struct mpb_append_result){.append_time_ms = 1235};
-    }
-    fixture_close(&f);
-}
-
 static void test_cells(void)
 {
     struct fixture f;
@@ -283,7 +259,6 @@ int main(void)
 {
     test_append_and_read();
     test_lookups();
-    test_a_cell_tells_all();
     test_cells();
     test_producers();
     test_a_row_that_is_taken_away();

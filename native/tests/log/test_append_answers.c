@@ -2,10 +2,6 @@
  * and what could not be synced behind it, in the answer and in the result cell; and what a busy partition says. */
 #include "tests/log/append_scenarios.h"
 
-#include <signal.h>
-
-#include "shm/doorbell.h"
-
 static struct fixture f;
 
 static const struct batch_spec PLAIN = {.records = 1, .producer_id = -1, .timestamp = 100, .payload = 40, .mark = 'a'};
@@ -13,21 +9,10 @@ enum { PLAIN_BYTES = MPB_BATCH_HEADER_BYTES + 40, ENTRY = 2, START = 3 };
 
 static const struct mpb_partition_copy *now(void) { return mpb_partition_in_force(&f.core.partitions[0]); }
 
-static struct mpb_append_request request_of(const struct batch_spec *spec, struct mpb_batch_info *info)
-{
-    mpb_batch_read(batch_bytes(spec), info);
-    return (struct mpb_append_request){.entry = MPB_NO_REQUEST,
-                                       .batch = batch_bytes(spec),
-                                       .info = info,
-                                       .max_timestamp = MPB_RECORDS_UNSEEN,
-                                       .now_ms = 5000,
-                                       .leader_epoch = -1};
-}
-
 static struct mpb_append_result with_acks(int16_t acks, const struct batch_spec *spec, uint32_t entry)
 {
     struct mpb_batch_info info;
-    struct mpb_append_request request = request_of(spec, &info);
+    struct mpb_append_request request = fixture_request(spec, &info);
     struct mpb_append_result result;
     request.entry = entry;
     request.acks = acks;
@@ -132,7 +117,7 @@ static void not_synced(void)
 static void busy(void)
 {
     struct mpb_batch_info info;
-    struct mpb_append_request request = request_of(&PLAIN, &info);
+    struct mpb_append_request request = fixture_request(&PLAIN, &info);
     struct mpb_append_result result = DIRTY;
     begin();
     request.entry = ENTRY;
@@ -172,7 +157,7 @@ static void nothing_proposed(void)
 static int error_of_epoch(int32_t leader_epoch)
 {
     struct mpb_batch_info info;
-    struct mpb_append_request request = request_of(&PLAIN, &info);
+    struct mpb_append_request request = fixture_request(&PLAIN, &info);
     struct mpb_append_result result;
     request.leader_epoch = leader_epoch;
     mpb_append(&f.log, &FIX_OPTIONS, &request, &result);
@@ -291,7 +276,7 @@ static void times(void)
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         struct mpb_append_options options = FIX_OPTIONS;
         struct mpb_batch_info info;
-        struct mpb_append_request request = request_of(&PLAIN, &info);
+        struct mpb_append_request request = fixture_request(&PLAIN, &info);
         struct mpb_append_result result;
         struct mpb_read_plan plan;
         uint8_t bytes[PLAIN_BYTES];

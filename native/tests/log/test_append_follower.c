@@ -6,8 +6,8 @@
 
 #include "log/log_io.h"
 #include "log/producer.h"
-#include "log/transaction.h"
 #include "shm/doorbell.h"
+#include "tests/log/failing_calls.h"
 
 enum { EPOCH = 5, FIRST_BYTES = MPB_BATCH_HEADER_BYTES + 60, INTERVAL = 600 };
 
@@ -191,20 +191,23 @@ static int asked(int32_t epoch, int64_t offset, const uint8_t *topic_id)
 static void refused(void)
 {
     static const uint8_t OURS[16] = {7}, WRONG[16] = {8};
+    static const struct {
+        int32_t epoch;
+        int64_t offset;
+        const uint8_t *topic_id;
+        bool full; /* the log directory takes no appends */
+        int error;
+    } CASES[] = {{EPOCH - 1, 2, OURS, false, MPB_ERR_FENCED_LEADER_EPOCH},
+                 {EPOCH + 1, 2, OURS, false, MPB_ERR_FENCED_LEADER_EPOCH},
+                 {EPOCH - 1, 2, NULL, false, MPB_ERR_FENCED_LEADER_EPOCH},
+                 {EPOCH, 1, OURS, false, MPB_ERR_OFFSET_OUT_OF_RANGE},
+                 {EPOCH, 3, OURS, false, MPB_ERR_OFFSET_OUT_OF_RANGE},
+                 {EPOCH, 2, WRONG, false, MPB_ERR_UNKNOWN_TOPIC_OR_PARTITION},
+                 {EPOCH, 2, OURS, true, MPB_ERR_KAFKA_STORAGE_ERROR}};
     begin();
-    for (int i = 0; i < 7; i++) {
-        mpb_log_dir_refuse_appends(&f.core, 0, i == 5);
-        const int found = i == 0   ? asked(EPOCH - 1, 2, OURS)
-                          : i == 1 ? asked(EPOCH + 1, 2, OURS)
-                          : i == 2 ? asked(EPOCH, 1, OURS)
-                          : i == 3 ? asked(EPOCH, 3, OURS)
-                          : i == 4 ? asked(EPOCH, 2, WRONG)
-                          : i == 5 ? asked(EPOCH, 2, OURS)
-                                   : asked(4, 2, NULL);
-        CHECK_EQ(found, i < 2 || i == 6 ? MPB_ERR_FENCED_LEADER_EPOCH
-                        : i < 4         ? MPB_ERR_OFFSET_OUT_OF_RANGE
-                        : i == 4        ? MPB_ERR_UNKNOWN_TOPIC_OR_PARTITION
-                                        : MPB_ERR_KAFKA_STORAGE_ERROR);
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        mpb_log_dir_refuse_appends(&f.core, 0, CASES[i].full);
+        CHECK_EQ(asked(CASES[i].epoch, CASES[i].offset, CASES[i].topic_id), CASES[i].error);
         CHECK(out.batches == 0 && out.leo == -1 && out.hw == -1 && out.log_start == 0 && now()->leo == 2);
     }
     mpb_log_dir_refuse_appends(&f.core, 0, false);
@@ -321,23 +324,15 @@ static void a_producer_in_anothers_row(void)
     fixture_close(&f);
 }
 
-static int full_once(enum mpb_io_call call, size_t *limit)
-{
-    (void)limit;
-    if (call != MPB_IO_WRITE)
-        return 0;
-    mpb_io_fault = NULL;
-    return ENOSPC;
-}
-
 /* Nothing of a write that failed is left, and no end moves with it; the leader is asked again before another. */
 static void a_full_disk(void)
 {
     const struct told one = at_base(2);
     begin();
-    mpb_io_fault = full_once;
+    let_fail(MPB_IO_WRITE, 0, ENOSPC, 1);
     CHECK_EQ(append(&one, 1, 2, 0), MPB_ERR_KAFKA_STORAGE_ERROR);
-    CHECK(mpb_io_fault == NULL);
+    CHECK_EQ(failing_calls.failed, 1);
+    mpb_io_fault = NULL;
     CHECK(out.batches == 0 && out.leo == 2 && out.hw == 0 && now()->leo == 2 && now()->hw == 0);
     CHECK_EQ(mpb_load_relaxed(&f.core.partitions[0].intent.word), 0);
     CHECK_EQ(append(&one, 1, 4, 0), 0);

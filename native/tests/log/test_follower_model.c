@@ -26,11 +26,7 @@ static uint32_t taken; /* batches of the list that the follower has */
 static int64_t hw, log_start;
 static uint64_t dice;
 
-static uint32_t roll_dice(uint32_t sides)
-{
-    dice = dice * 6364136223846793005ull + 1442695040888963407ull;
-    return (uint32_t)(dice >> 33) % sides;
-}
+static uint32_t roll_dice(uint32_t sides) { return random_below(&dice, sides); }
 
 static const struct mpb_partition_copy *now(void) { return mpb_partition_in_force(&f.core.partitions[0]); }
 

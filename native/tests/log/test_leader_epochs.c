@@ -14,11 +14,7 @@ static uint32_t refusals;
 static struct mpb_partition_copy copy;
 static uint64_t dice;
 
-static uint32_t roll_dice(uint32_t sides)
-{
-    dice = dice * 6364136223846793005ull + 1442695040888963407ull;
-    return (uint32_t)(dice >> 33) % sides;
-}
+static uint32_t roll_dice(uint32_t sides) { return random_below(&dice, sides); }
 
 static const struct mpb_partition *row(void) { return &f.core.partitions[0]; }
 static const struct mpb_partition_copy *now(void) { return mpb_partition_in_force(row()); }

@@ -183,6 +183,7 @@ static void handles_that_are_asked_for(void)
 {
     static const uint32_t SETS[][2] = {{0, 1}, {1, 1}, {8, 1}, {9, 2}, {16, 2}, {17, 3}};
     const char *dirs[MPB_MAX_LOG_DIRS + 1];
+    char nowhere[sizeof f.dir + 10];
     struct mpb_log other;
     uint32_t bad = 7;
     for (size_t i = 0; i < sizeof dirs / sizeof *dirs; i++)
@@ -199,7 +200,8 @@ static void handles_that_are_asked_for(void)
     CHECK_EQ(mpb_log_open(&other, &f.core, MPB_MAX_SLOTS - 1, dirs, 1, 8, &bad), 0);
     mpb_log_close(&other);
     CHECK_EQ(mpb_log_open(&other, &f.core, MPB_MAX_SLOTS, dirs, 1, 8, &bad), -EINVAL);
-    dirs[0] = dirs[2] = "/nonexistent"; /* the first holds the store; others may be lacking */
+    snprintf(nowhere, sizeof nowhere, "%s/nowhere", f.dir);
+    dirs[0] = dirs[2] = nowhere; /* the first holds the store; others may be lacking */
     CHECK_EQ(mpb_log_open(&other, &f.core, 0, dirs, 1, 8, &bad), -ENOENT);
     CHECK_EQ(bad, 0);
     dirs[0] = f.dir;

@@ -85,6 +85,12 @@ static void test_what_is_synced(void)
     CHECK_EQ(mpb_log_flush(&f.log, 1, &flushed), 0);
     CHECK_EQ(flushed, 7);
     CHECK_EQ(syncs, 3 + 3 + 1 + 1);
+    append(&f, 0, 1); /* in a segment with offset 0 alone */
+    CHECK_EQ(mpb_roll(&f.log, 0, 2000), 0);
+    append(&f, 0, 1);
+    syncs = 0;
+    CHECK_EQ(mpb_log_flush(&f.log, 0, &flushed), 0);
+    CHECK_EQ(syncs, 3 + 1 + 1);
     end(&f);
 }
 
@@ -134,18 +140,32 @@ static void test_truncation_and_recovery(void)
     end(&f);
 }
 
-/* The active log file is not there: nothing was synced, whatever the calls say. */
+/* The active log file is not there: nothing was synced, whatever the calls say; nor is the rolled one that is needed. One that
+ * retention took away before it was synced is missed by nobody. */
 static void test_a_file_that_is_gone(void)
 {
+    enum { ACTIVE, NEEDED, BELOW_LOG_START };
     struct fixture f;
-    int64_t flushed;
-    begin(&f);
-    append(&f, 0, 2);
-    mpb_segment_close_all(&f.log);
-    CHECK_EQ(unlinkat(f.log.dir_fd[0], "t-0/00000000000000000000.log", 0), 0);
-    CHECK_EQ(mpb_log_flush(&f.log, 0, &flushed), MPB_ERR_KAFKA_STORAGE_ERROR);
-    CHECK_EQ(flushed, 0);
-    end(&f);
+    for (int which = ACTIVE; which <= BELOW_LOG_START; which++) {
+        const struct mpb_segment_list *list;
+        int64_t flushed;
+        begin(&f);
+        append(&f, 0, 2);
+        if (which != ACTIVE) {
+            CHECK_EQ(mpb_roll(&f.log, 0, 2000), 0);
+            append(&f, 0, 1);
+        }
+        if (which == BELOW_LOG_START)
+            CHECK_EQ(mpb_partition_set_log_start(&f.log, 0, 2), 0);
+        const struct mpb_partition *row = &f.core.partitions[0];
+        CHECK_EQ(mpb_segment_list_get(&f.log, row, mpb_partition_in_force(row), &list), 0); /* it is not read again */
+        mpb_segment_close_all(&f.log);
+        CHECK_EQ(unlinkat(f.log.dir_fd[0], "t-0/00000000000000000000.log", 0), 0);
+        CHECK_EQ(mpb_log_flush(&f.log, 0, &flushed), which == BELOW_LOG_START ? 0 : MPB_ERR_KAFKA_STORAGE_ERROR);
+        CHECK_EQ(flushed, which == BELOW_LOG_START ? 3 : 0);
+        CHECK_EQ(mpb_load_relaxed(&row->flushed_offset), flushed);
+        end(&f);
+    }
 }
 
 static struct fixture *being_deleted;
@@ -214,6 +234,12 @@ static void test_aborted_transactions(void)
         CHECK_EQ(mpb_log_flush(&f.log, 0, &flushed), which == 0 ? 0 : MPB_ERR_KAFKA_STORAGE_ERROR);
         CHECK_EQ(syncs, which == 0 ? WITH_ABORTS : which);
         CHECK_EQ(flushed, which == 0 ? 5 : 3);
+        if (which == 0) { /* what was synced is not synced again */
+            append(&f, 0, 1);
+            syncs = 0;
+            CHECK_EQ(mpb_log_flush(&f.log, 0, &flushed), 0);
+            CHECK_EQ(syncs, LOG_ALONE);
+        }
         end(&f);
     }
 }

@@ -19,11 +19,7 @@ static struct listed list[BATCHES];
 static int64_t first_base, end; /* of the log */
 static uint64_t dice;
 
-static uint32_t roll_dice(uint32_t sides)
-{
-    dice = dice * 6364136223846793005ull + 1442695040888963407ull;
-    return (uint32_t)(dice >> 33) % sides;
-}
+static uint32_t roll_dice(uint32_t sides) { return random_below(&dice, sides); }
 
 static const struct mpb_partition_copy *now(void) { return mpb_partition_in_force(&f.core.partitions[0]); }
 
@@ -90,8 +86,10 @@ static void by_offset(int64_t offset, int64_t limit, uint32_t most, bool min_one
     if (offset >= limit)
         available = 0;
     CHECK_EQ(mpb_log_find(&f.log, 0, NULL, offset, limit, most, min_one, &plan), 0);
-    uint32_t allowed = available == 0 || most >= list[first].bytes ? most : min_one ? list[first].bytes : 0;
-    CHECK_EQ(plan.length, available < allowed ? available : allowed);
+    uint32_t wanted = most < available ? most : available;
+    if (available != 0 && most < list[first].bytes)
+        wanted = min_one ? list[first].bytes : 0;
+    CHECK_EQ(plan.length, wanted);
     CHECK(plan.log_start == now()->log_start && plan.end_offset == end && plan.high_watermark == end);
     CHECK(plan.last_stable == end && plan.leader_epoch == 3 && plan.ordinal == 0);
     if (plan.length != 0)

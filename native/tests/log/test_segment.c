@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "log/log_io.h"
+#include "tests/log/failing_calls.h"
 
 enum { ACTIVE = 50 };
 static const char *const SUFFIXES[] = {"log", "index", "timeindex", "txnindex"};
@@ -64,25 +65,6 @@ static int64_t length_of(int64_t base, int file, bool deleted)
 }
 
 static bool is_open(int fd) { return fcntl(fd, F_GETFD) >= 0; }
-
-/* ------------------------------------------------------------------ the n-th call of a kind fails */
-static enum mpb_io_call faulty;
-static int good_calls, fault, faults;
-
-static int fail(enum mpb_io_call call, size_t *limit)
-{
-    (void)limit;
-    return call != faulty || good_calls-- > 0 || faults-- <= 0 ? 0 : fault;
-}
-
-static void let_fail(enum mpb_io_call call, int after, int error, int times)
-{
-    faulty = call;
-    good_calls = after;
-    fault = error;
-    faults = times;
-    mpb_io_fault = fail;
-}
 
 /* ------------------------------------------------------------------ names */
 static void test_names(void)

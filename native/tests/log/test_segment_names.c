@@ -1,11 +1,10 @@
-/* Which files of a directory are segments, and which of those count; in a directory with the longest name, too; what of them
- * is synced, and how many a retention takes. */
+/* Which files of a directory are segments, and which of those count; in a directory with the longest name, too; and how
+ * many a retention takes. */
 #include "tests/log/append_scenarios.h"
 
 #include <errno.h>
 
 #include "log/log_flush.h"
-#include "log/log_io.h"
 #include "log/segment_list.h"
 
 static struct fixture f;
@@ -112,6 +111,10 @@ static void the_longest_name(void)
     memset(name, 'x', sizeof name - 1);
     name[sizeof name - 1] = '\0';
     fixture_open(&f);
+    if (!fixture_takes_name(&f, sizeof name - 1)) {
+        fixture_close(&f);
+        return;
+    }
     CHECK_EQ(mpb_partition_create(&f.log, 0, &identity, 3, 1000), 0);
     CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &spec).error, 0);
     CHECK_EQ(mpb_segment_list_all(&f.log, row(), &list), 0);
@@ -144,70 +147,6 @@ static void what_is_not_flushed(void)
     CHECK(mpb_log_set_flushed(&f.log, 0, 0) == 0 && mpb_load_relaxed(&row()->flushed_offset) == 0);
     CHECK_EQ(mpb_log_set_flushed(&f.log, 6, 0), MPB_ERR_UNKNOWN_TOPIC_OR_PARTITION); /* nobody made it yet */
     fixture_close(&f);
-}
-
-static int syncs;
-
-static int count_syncs(enum mpb_io_call call, size_t *limit)
-{
-    (void)limit;
-    syncs += call == MPB_IO_SYNC;
-    return 0;
-}
-
-static int syncs_of_a_flush(void)
-{
-    int64_t flushed = 0;
-    syncs = 0;
-    mpb_io_fault = count_syncs;
-    CHECK_EQ(mpb_log_flush(&f.log, 0, &flushed), 0);
-    mpb_io_fault = NULL;
-    CHECK_EQ(flushed, now()->leo);
-    return syncs;
-}
-
-/* Of a segment that was rolled the indexes, too, of the one in use the log; one of aborted transactions once it has a new
- * entry, and the directory that has got a name. */
-static void what_is_synced(void)
-{
-    struct batch_spec plain = {.records = 1, .producer_id = -1, .payload = 9}, begun = in_transaction(3, 0, 20);
-    struct mpb_marker marker = {.producer_id = 3, .now_ms = 5000, .leader_epoch = -1, .entry = MPB_NO_REQUEST};
-    struct mpb_append_result result;
-    fixture_open(&f);
-    fixture_partition(&f, 0);
-    CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &plain).end_offset, 1);
-    CHECK_EQ(mpb_roll(&f.log, 0, 7000), 0);
-    CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &plain).error, 0);
-    CHECK_EQ(syncs_of_a_flush(), 3 + 1 + 1); /* the first segment has offset 0 alone */
-    CHECK_EQ(syncs_of_a_flush(), 0);
-    CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &plain).error, 0);
-    CHECK_EQ(syncs_of_a_flush(), 1);
-    CHECK_EQ(mpb_txn_verify(&f.log, 0, NULL, 3, 0, MPB_NO_GUARD), 0);
-    CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &begun).error, 0);
-    mpb_append_marker(&f.log, &FIX_OPTIONS, &marker, &result);
-    CHECK_EQ(result.error, 0);
-    CHECK_EQ(syncs_of_a_flush(), 2 + 1);
-    CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &plain).error, 0);
-    CHECK_EQ(syncs_of_a_flush(), 1);
-    fixture_close(&f);
-}
-
-/* A segment that retention took away before it was synced is missed by nobody; any other is. */
-static void a_file_that_is_gone(void)
-{
-    for (int needed = 0; needed < 2; needed++) {
-        const struct mpb_segment_list *list;
-        int64_t flushed = 0;
-        fixture_open(&f);
-        prepare_segments(&f);
-        CHECK_EQ(mpb_segment_list_get(&f.log, row(), now(), &list), 0);
-        CHECK_EQ(mpb_partition_set_log_start(&f.log, 0, needed ? 0 : list->bases[1]), 0);
-        mpb_segment_close_all(&f.log);
-        CHECK_EQ(unlinkat(f.log.dir_fd[0], "t-0/00000000000000000000.log", 0), 0);
-        CHECK_EQ(mpb_log_flush(&f.log, 0, &flushed), needed ? MPB_ERR_KAFKA_STORAGE_ERROR : 0);
-        CHECK_EQ(mpb_load_relaxed(&row()->flushed_offset), needed ? 0 : now()->leo);
-        fixture_close(&f);
-    }
 }
 
 /* In an empty segment every search ends at its front, with no batch. */
@@ -258,8 +197,6 @@ static void many_segments(void)
 int main(void)
 {
     many_segments();
-    what_is_synced();
-    a_file_that_is_gone();
     nothing_in_it();
     names();
     uncommitted();

@@ -10,6 +10,7 @@
 #include "log/producer.h"
 #include "log/transaction.h"
 #include "shm/doorbell.h"
+#include "tests/log/failing_calls.h"
 
 enum { ID = 9, NONE = -1, OPEN_AT = 10 };
 enum { EPOCH = MPB_ERR_INVALID_PRODUCER_EPOCH, FENCED = MPB_ERR_TRANSACTION_COORDINATOR_FENCED, UNKNOWN = 1 };
@@ -102,14 +103,6 @@ static void restored(void)
     fixture_close(&f);
 }
 
-static int opens_left; /* that succeed */
-
-static int fail_to_open(enum mpb_io_call call, size_t *limit)
-{
-    (void)limit;
-    return call == MPB_IO_OPEN && opens_left-- == 0 ? ENOSPC : 0;
-}
-
 static void nothing_is_left_but(int64_t offset, uint32_t truncations)
 {
     const struct mpb_segment_list *list;
@@ -142,8 +135,7 @@ static void begun_anew(void)
     CHECK_EQ(mpb_start_at(&f.log, 0, 0, 5, 7000), MPB_ERR_OFFSET_OUT_OF_RANGE);
     CHECK_EQ(mpb_start_at(&f.log, 0, leo, 5, 7000), MPB_ERR_OFFSET_OUT_OF_RANGE);
     CHECK_EQ(mpb_start_at(&f.log, 0, leo + 1, 4, 7000), MPB_ERR_FENCED_LEADER_EPOCH);
-    opens_left = 0;
-    mpb_io_fault = fail_to_open;
+    let_fail(MPB_IO_OPEN, 0, ENOSPC, 1);
     CHECK_EQ(mpb_start_at(&f.log, 0, leo + 1, 5, 7000), MPB_ERR_KAFKA_STORAGE_ERROR);
     mpb_io_fault = NULL;
     CHECK(now()->leo == leo && now()->truncations == truncations && mpb_load_relaxed(&row()->intent.word) == 0);
@@ -173,8 +165,7 @@ static void begun_anew_behind_segments(void)
         CHECK_EQ(mpb_segment_list_all(&f.log, row(), &list), 0);
         CHECK_EQ(list->count, segments);
         CHECK_EQ(mpb_segment_list_get(&f.log, row(), now(), &list), 0); /* so that the directory need not be opened */
-        opens_left = opens;
-        mpb_io_fault = fail_to_open;
+        let_fail(MPB_IO_OPEN, opens, ENOSPC, 1);
         CHECK_EQ(mpb_start_at(&f.log, 0, leo + 5, 5, 7000), MPB_ERR_KAFKA_STORAGE_ERROR);
         mpb_io_fault = NULL;
         CHECK(now()->leo == leo && now()->segment_count == segments && now()->truncations == truncations);

@@ -12,13 +12,7 @@
 
 static uint64_t state;
 
-static uint32_t pick(uint32_t below)
-{
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return (uint32_t)(state >> 16) % below;
-}
+static uint32_t pick(uint32_t below) { return random_below(&state, below); }
 
 struct written {
     uint8_t frame[4 * MOST], plain[2 * MOST];

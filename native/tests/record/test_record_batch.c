@@ -1,7 +1,6 @@
-/* CRC-32C, header checks, patches, scanning and the record walk, and all of them on mutated bytes in buffers of their
+/* Header checks, patches, scanning and the record walk, and all of them on mutated bytes in buffers of their
  * exact size, so that the address sanitizer sees any read beyond them. test_record_batch [frames] [seed] */
 #include "tests/stepping/check.h"
-#include "record/crc32.h"
 #include "record/crc32c.h"
 #include "record/record_batch.h"
 
@@ -39,35 +38,6 @@ static size_t good_batch(uint8_t *batch)
     memcpy(batch + MPB_BATCH_HEADER_BYTES, RECORDS, sizeof RECORDS);
     seal(batch, MPB_BATCH_HEADER_BYTES + sizeof RECORDS);
     return MPB_BATCH_HEADER_BYTES + sizeof RECORDS;
-}
-
-static void test_crc32(void)
-{
-    static uint8_t data[5000];
-    for (size_t i = 0; i < sizeof data; i++)
-        data[i] = (uint8_t)(i * 131 ^ i >> 3);
-    CHECK_EQ(mpb_crc32(0, "123456789", 9), 0xcbf43926u);
-    CHECK_EQ(mpb_crc32_portable(0, "123456789", 9), 0xcbf43926u);
-    for (size_t len = 0; len < 700; len++)
-        CHECK_EQ(mpb_crc32(5, data + len % 17, len), mpb_crc32_portable(5, data + len % 17, len));
-    for (size_t cut = 0; cut < sizeof data; cut += 61)
-        CHECK_EQ(mpb_crc32(mpb_crc32(0, data, cut), data + cut, sizeof data - cut),
-                 mpb_crc32_portable(0, data, sizeof data));
-}
-
-static void test_crc32c(void)
-{
-    static uint8_t data[70000];
-    uint64_t state = 7;
-    for (size_t i = 0; i < sizeof data; i++)
-        data[i] = (uint8_t)next_random(&state);
-    CHECK_EQ(mpb_crc32c(0, "123456789", 9), 0xe3069283u);
-    CHECK_EQ(mpb_crc32c_portable(0, "123456789", 9), 0xe3069283u);
-    for (size_t len = 0; len < 3000; len++)
-        CHECK_EQ(mpb_crc32c(5, data + len % 9, len), mpb_crc32c_portable(5, data + len % 9, len));
-    for (size_t len = 3000; len < sizeof data - 9; len += 997)
-        CHECK_EQ(mpb_crc32c(0, data + len % 9, len), mpb_crc32c_portable(0, data + len % 9, len));
-    CHECK_EQ(mpb_crc32c(mpb_crc32c(0, data, 12345), data + 12345, 50000), mpb_crc32c(0, data, 62345));
 }
 
 static void test_check_and_walk(void)
@@ -198,8 +168,6 @@ int main(int argc, char **argv)
 {
     unsigned long frames = argc > 1 ? strtoul(argv[1], NULL, 10) : 300000, accepted = 0;
     uint64_t state = argc > 2 ? strtoull(argv[2], NULL, 10) | 1 : 1;
-    test_crc32();
-    test_crc32c();
     test_check_and_walk();
     test_patch();
     test_scan();

@@ -11,7 +11,7 @@
 
 static uint64_t state;
 
-static uint32_t pick(uint32_t below) { return (uint32_t)(next_random(&state) >> 33) % below; }
+static uint32_t pick(uint32_t below) { return random_below(&state, below); }
 
 /* ------------------------------------------------------------------ the second walk */
 struct reader {
@@ -150,10 +150,11 @@ static int refusal(const struct walked *record, int64_t timestamp, const struct 
         return MPB_ERR_INVALID_RECORD;
     if (rules->log_append_time || timestamp == MPB_NO_TIMESTAMP)
         return stamped ? MPB_ERR_INVALID_TIMESTAMP : 0;
-    int64_t before = (int64_t)((uint64_t)rules->now_ms - (uint64_t)timestamp); /* differences wrap, as Kafka's do */
-    int64_t after = (int64_t)((uint64_t)timestamp - (uint64_t)rules->now_ms);
-    bool early = before > 0 && before > rules->timestamp_before_max_ms;
-    bool late = before < 0 && after > rules->timestamp_after_max_ms;
+    __int128 age = (__int128)rules->now_ms - timestamp;
+    if (age > INT64_MAX) /* Kafka's numbers wrap (far_times) */
+        age -= (__int128)1 << 64;
+    bool early = age > 0 && age > rules->timestamp_before_max_ms;
+    bool late = age < 0 && age > INT64_MIN && -age > rules->timestamp_after_max_ms;
     return early || late ? MPB_ERR_INVALID_TIMESTAMP : 0;
 }
 
@@ -320,6 +321,33 @@ static void bounds_of_numbers(const struct guarded *memory)
     }
 }
 
+/* At the bounds of what a difference holds, and beyond: an age that is too large counts as one to come, and the largest of all
+ * as none. */
+static void far_times(void)
+{
+    static const struct {
+        int64_t timestamp, before_max, after_max;
+        bool refused;
+    } rows[] = {{NOW - INT64_MAX, INT64_MAX, 0, false},
+                {NOW - INT64_MAX, INT64_MAX - 1, INT64_MAX, true},
+                {NOW - INT64_MAX - 1, 0, 0, false},
+                {NOW - INT64_MAX - 2, 0, INT64_MAX, false},
+                {NOW - INT64_MAX - 2, INT64_MAX, INT64_MAX - 1, true},
+                {INT64_MIN, 0, INT64_MAX - NOW + 1, false},
+                {INT64_MIN, INT64_MAX, INT64_MAX - NOW, true},
+                {INT64_MAX, 0, INT64_MAX - NOW, false},
+                {INT64_MAX, INT64_MAX, INT64_MAX - NOW - 1, true}};
+    static const uint8_t record[] = {14, 0, 0, 0, 2, 'k', 1, 0};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct mpb_batch_info info = {.base_timestamp = rows[i].timestamp, .record_count = 1};
+        const struct mpb_batch_rules rules = {
+            .now_ms = NOW, .timestamp_before_max_ms = rows[i].before_max, .timestamp_after_max_ms = rows[i].after_max};
+        struct mpb_records_info got;
+        CHECK_EQ(mpb_records_check(record, sizeof record, &info, &rules, &got),
+                 rows[i].refused ? MPB_ERR_INVALID_TIMESTAMP : 0);
+    }
+}
+
 /* A header's key is there, its value may be null; -1 is the answer to whatever does not fit. */
 static void single_headers(const struct guarded *memory)
 {
@@ -405,6 +433,7 @@ int main(int argc, char **argv)
     state = argc > 2 ? strtoull(argv[2], NULL, 10) | 1 : 3;
     struct guarded memory = guarded_open(MOST);
     bounds_of_numbers(&memory);
+    far_times();
     single_headers(&memory);
     markers(&memory);
     for (unsigned long i = 0; i < rounds; i++)

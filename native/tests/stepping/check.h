@@ -29,4 +29,9 @@ static inline uint64_t next_random(uint64_t *state)
     return *state * 0x2545f4914f6cdd1dull;
 }
 
+static inline uint32_t random_below(uint64_t *state, uint32_t end)
+{
+    return (uint32_t)(next_random(state) >> 33) % end;
+}
+
 #endif
