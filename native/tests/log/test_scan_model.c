@@ -1,5 +1,6 @@
 /* What the scan of a start finds in a segment, and the indexes that it makes: what the appends left, in memory and in the
- * files; of a file that is cut off at any byte, or damaged at any, the batches before; from any batch on, the rest. */
+ * files; of a file that is cut off at any byte, or damaged in every seventh that a checksum sees, the batches before; from
+ * any batch on, the rest. */
 #include "tests/log/append_scenarios.h"
 
 #include "log/log_scan.h"

@@ -1,6 +1,6 @@
-/* The checksums against what defines them, bit by bit and with published values: every length up to 300, and some around
- * the steps of the wide streams, wherever the bytes begin, in one go and in two. Each way of computing them is asked: by tables, and
- * what this machine's processor can do. */
+/* The checksums against what defines them, bit by bit and with published values: every length up to 300, and some
+ * around the steps of the wide streams, wherever the bytes begin, in one go and in two. Each way of computing them is asked:
+ * by tables, and what this machine's processor can do. */
 #include <stdbool.h>
 #include <string.h>
 
