@@ -99,7 +99,7 @@ class ClusterImage:
         self.configs: dict[str, tuple[Mapping[str, str], int]] = {}
         self.producer_id_block: Entry | None = None
         self.hosted: defaultdict[int, set[PartitionId]] = defaultdict(set)
-        self._states: defaultdict[bytes, set[int]] = defaultdict(set)
+        self._states: dict[bytes, set[int]] = {}
         self._collisions: dict[str, str] = {}
         self._known: dict[str, Entry] = {}
         self._gone: dict[str, int] = {}
@@ -182,7 +182,7 @@ class ClusterImage:
         """Known keys below a prefix; those of one topic's partitions without a look at all others."""
         topic_id = prefix.removeprefix(self.keys.partitions).rstrip("/")
         if prefix.startswith(self.keys.partitions) and topic_id:
-            states = self._states[bytes.fromhex(topic_id)]
+            states = self._states.get(bytes.fromhex(topic_id), set())
             return [self.keys.partition(bytes.fromhex(topic_id), index) for index in sorted(states)]
         return [key for key in self._known if key.startswith(prefix)]
 
@@ -228,9 +228,12 @@ class ClusterImage:
         if entry:
             record = decode_record(PartitionRecord, entry.value, key)
             after = self.partitions[partition] = Partition(record, entry.version, entry.mod_rev)
-            self._states[partition.topic_id].add(partition.number)
+            self._states.setdefault(partition.topic_id, set()).add(partition.number)
         elif before:
-            self._states[partition.topic_id].discard(partition.number)
+            left = self._states[partition.topic_id]
+            left.discard(partition.number)
+            if not left:
+                del self._states[partition.topic_id]  # topics come and go as long as a term lasts
         return Change("partition", partition, before, after)
 
     def _topic(self, topic_id: bytes, entry: Entry | None) -> Change:

@@ -105,7 +105,7 @@ def test_own_commits_and_the_watch_come_to_what_the_store_has(seed):
         image.apply(rev, store._history[rev])
     assert image._gone == {}, "nothing older can come any more, so nothing is kept of what is gone"
     states = {(topic_id, number) for topic_id, numbers in image._states.items() for number in numbers}
-    assert states == set(image.partitions)
+    assert states == set(image.partitions) and all(image._states.values()), "and nothing of a topic that has none"
     wanted = known(loaded(store))
     if wanted["colliding"] != (found := known(image))["colliding"]:
         both = {"b.c", "b_c"} & found["by_name"].keys()
