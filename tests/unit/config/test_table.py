@@ -1,7 +1,6 @@
 """The settings table against what a real Kafka 3.9.2 says of itself (captured from DescribeConfigs)."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from mpbroker.config import limits
 from mpbroker.config.kinds import Kind
 from mpbroker.config.setting import Change
 from mpbroker.config.table import GROUPS, SETTINGS, locate, unknown_setting
+from tests.harness.c_headers import defined
 
 #: Of Kafka 4.3.1: settings of groups of the next-generation protocol.
 KAFKA_4 = {
@@ -95,11 +95,7 @@ def test_unknown_names_get_a_hint():
 
 
 def test_slot_limits_are_those_of_the_shared_memory():
-    layout = (Path(__file__).parents[3] / "native" / "shm" / "layout.h").read_text()
-
-    def number(name):
-        return int(re.search(rf"#define {name} (\d+)", layout)[1])
-
-    assert number("MPB_MAX_PROCESSORS") == limits.MAX_PROCESSORS
-    assert number("MPB_MAX_HANDLERS") == limits.MAX_HANDLERS
-    assert 1 << number("MPB_INDEX_BITS") == limits.MAX_ENTRIES
+    layout = "shm/layout.h"
+    assert defined(layout, "MPB_MAX_PROCESSORS") == limits.MAX_PROCESSORS
+    assert defined(layout, "MPB_MAX_HANDLERS") == limits.MAX_HANDLERS
+    assert 1 << defined(layout, "MPB_INDEX_BITS") == limits.MAX_ENTRIES

@@ -42,6 +42,17 @@ class Events:
         return [fields for _, name, fields in self.lines if name == event]
 
 
+class Instead:
+    """The log, but for these calls."""
+
+    def __init__(self, log: Any, **calls: Any) -> None:
+        self._log = log
+        vars(self).update(calls)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+
 class PlainPartitions:
     """The keeper's view without a metadata snapshot."""
 

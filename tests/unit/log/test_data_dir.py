@@ -14,6 +14,7 @@ import pytest
 from mpbroker.errors import ConfigError, DataDirectoryInUse
 from mpbroker.log import data_dir
 from mpbroker.log.data_dir import DataDirLock, MetaProperties, new_id
+from tests.harness.descriptors import open_descriptors
 
 HOLD = """
 import sys
@@ -274,10 +275,6 @@ def test_a_directory_is_made_for_whom_it_is_told_and_proven_with_a_file_of_our_o
     data_dir.create("/d", **given)
     probe = f"/d/.writable-{os.getpid()}"
     assert done == [("/d", mode), (probe, os.O_CREAT | os.O_WRONLY, 0o600), 9, probe]
-
-
-def open_descriptors():
-    return set(os.listdir("/proc/self/fd"))
 
 
 def refuse(number):

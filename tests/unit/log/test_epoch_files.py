@@ -1,5 +1,6 @@
 """Files of leader epochs: written once when there is something new, and what becomes of one that cannot be written."""
 
+import contextlib
 import errno
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from mpbroker.log.epoch_files import EpochFiles
 from mpbroker.log.keeper_context import NEVER_MS
 from mpbroker.log.leader_epochs import read_epochs
 from mpbroker.shm.layout import PARTITION_ONLINE, ReplicaRole
-from tests.unit.log.log_world import LogWorld
+from tests.unit.log.log_world import Instead, LogWorld
 
 
 @pytest.fixture
@@ -91,32 +92,27 @@ def test_files_are_written_once_a_second(world):
 
 
 def test_where_no_epoch_ever_begins_there_is_nothing_to_do(tmp_path):
-    world = LogWorld(tmp_path)
-    world.create()
-    job = EpochFiles(world.keeper())
-    world.clock.advance(5000)
-    path = tmp_path / "t-0" / "leader-epoch-checkpoint"
-    path.unlink()
-    job.do_work()
-    assert job.remaining_ms() == NEVER_MS and job.write() is True and not path.exists()
-    world.close()
+    with contextlib.closing(LogWorld(tmp_path)) as world:
+        world.create()
+        job = EpochFiles(world.keeper())
+        world.clock.advance(5000)
+        path = tmp_path / "t-0" / "leader-epoch-checkpoint"
+        path.unlink()
+        job.do_work()
+        assert job.remaining_ms() == NEVER_MS and job.write() is True and not path.exists()
 
 
 def test_a_partition_that_somebody_holds_is_left_for_the_next_turn(world):
     partition, keeper = world.create(), world.keeper()
     lead(world, partition, 3)
-    job, log = EpochFiles(keeper), world.log
+    job = EpochFiles(keeper)
 
-    class Held:
-        def __getattr__(self, name):
-            return getattr(log, name)
+    def held(ordinal):
+        raise TimeoutError
 
-        def epochs(self, ordinal):
-            raise TimeoutError
-
-    keeper.log = Held()
+    keeper.log = Instead(world.log, epochs=held)
     assert job.write() is False and world.events.lines == []
-    keeper.log = log
+    keeper.log = world.log
     assert job.write() is True and read_epochs(str(world.path / partition.dir)) == [(3, 0)]
 
 
@@ -131,32 +127,14 @@ def test_what_is_written_may_be_forgotten_by_memory(world):
     """Else a table of few epochs would be full for ever."""
     partition, told = world.create(), []
     lead(world, partition, 3)
-    keeper, log = world.keeper(), world.log
-
-    class Told:
-        def __getattr__(self, name):
-            return getattr(log, name)
-
-        def epochs_written(self, ordinal, begun):
-            told.append((ordinal, begun))
-
-    keeper.log = Told()
-    job = EpochFiles(keeper)
-    assert job.write() and job.write() and told == [(0, log.epochs(0)[0])]
+    job = EpochFiles(world.keeper(log=Instead(world.log, epochs_written=lambda *words: told.append(words))))
+    assert job.write() and job.write() and told == [(0, world.log.epochs(0)[0])]
 
 
 @pytest.mark.parametrize(("has_older", "expected"), [(False, [(5, 4)]), (True, [(0, 0), (5, 4)])])
 def test_epochs_that_memory_has_no_room_for_stand_in_the_file_alone(world, has_older, expected):
-    partition, keeper, log = world.create(), world.keeper(), world.log
-
-    class Short:
-        def __getattr__(self, name):
-            return getattr(log, name)
-
-        def epochs(self, ordinal):
-            return 9, has_older, [(5, 4)]
-
-    keeper.log = Short()
+    partition = world.create()
+    keeper = world.keeper(log=Instead(world.log, epochs=lambda ordinal: (9, has_older, [(5, 4)])))
     assert EpochFiles(keeper).write() and read_epochs(str(world.path / partition.dir)) == expected
 
 

@@ -7,7 +7,6 @@ call with every errno: some ten minutes.
 """
 
 import errno
-import gc
 import os
 import shutil
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from mpbroker.log.kept_partitions import KeptPartition
 from mpbroker.log.log_keeper import LogKeeper
 from mpbroker.log.log_loader import LogLoader
 from mpbroker.log.partition_directory import DELETE_SUFFIX, find_all, read_topic_id, retire
+from tests.harness.descriptors import open_descriptors
 from tests.unit.log.log_world import LogWorld, to_load
 
 PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN)
@@ -43,12 +43,6 @@ SETTINGS = {
 pytestmark = pytest.mark.skipif(not hasattr(_native, "io_fail"), reason="no test build")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def nothing_is_left_in_cycles():
-    """What earlier files left there would close its descriptors in the middle of a count."""
-    gc.collect()
-
-
 @pytest.fixture(autouse=True)
 def no_hook():
     yield
@@ -57,10 +51,6 @@ def no_hook():
 
 #: Kinds of the calls of the last piece of work.
 seen: list[int] = []
-
-
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
 
 
 def each_call(run: Callable[[int, int], None], errnos: tuple[int, ...]) -> set[int]:
@@ -133,9 +123,9 @@ def logs_of(world: LogWorld) -> PartitionLogs:
     return PartitionLogs(world.log, str(world.path), loader, world.clock.wall_ms, lambda name: None)
 
 
-def unchanged_descriptors(world: LogWorld, before: int) -> None:
+def unchanged_descriptors(world: LogWorld, before: set[str]) -> None:
     world.log.close_cached(0)
-    assert descriptors() == before
+    assert open_descriptors() == before
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -145,7 +135,7 @@ def test_a_recovery_is_complete_whatever_was_short_for_a_moment(tmp_path, clean,
 
     def run(call: int, number: int) -> None:
         world = trial.begin()
-        before = descriptors()
+        before = open_descriptors()
 
         def start() -> None:
             loader = LogLoader(world.log, str(world.path), world.events, world.clock)
@@ -187,7 +177,7 @@ def test_no_job_of_the_log_keeper_gives_up(tmp_path, monkeypatch):
 
     def run(call: int, number: int) -> None:
         world = trial.loaded()
-        before = descriptors()
+        before = open_descriptors()
         acknowledged = [RECORDS]
 
         def work() -> bool:
@@ -238,7 +228,7 @@ def test_a_topic_is_deleted_whatever_was_short_for_a_moment(tmp_path):
 
     def run(call: int, number: int) -> None:
         world = trial.loaded()
-        before = descriptors()
+        before = open_descriptors()
         logs = logs_of(world)
 
         def delete() -> None:
@@ -267,7 +257,7 @@ def test_a_deleted_directory_is_removed_at_the_next_turn(tmp_path):
     def run(call: int, number: int) -> None:
         world = trial.begin()
         assert retire(str(world.path), trial.partition.dir, trial.partition.topic_id, DELETE_SUFFIX)
-        before = descriptors()
+        before = open_descriptors()
         far = 1 << 45
 
         def remove() -> list[str]:
@@ -277,7 +267,7 @@ def test_a_deleted_directory_is_removed_at_the_next_turn(tmp_path):
         if isinstance(ended, OSError):
             remove()
         assert not [name for name in os.listdir(world.path) if name.endswith(DELETE_SUFFIX)]
-        assert descriptors() == before
+        assert open_descriptors() == before
         world.close()
 
     assert {_native.IO_UNLINK, _native.IO_LIST, _native.IO_STATUS} <= each_call(run, (*PASSING, errno.EIO))
@@ -287,7 +277,7 @@ def test_a_data_directory_is_taken_whatever_was_short_for_a_moment(tmp_path):
     def run(call: int, number: int) -> None:
         path = tmp_path / "data"
         shutil.rmtree(path, ignore_errors=True)
-        before = descriptors()
+        before = open_descriptors()
 
         def start() -> tuple[data_dir.DataDirLock, data_dir.MetaProperties]:
             data_dir.create(str(path))
@@ -306,7 +296,7 @@ def test_a_data_directory_is_taken_whatever_was_short_for_a_moment(tmp_path):
         held, meta = ended
         assert data_dir.read_meta(str(path)) == meta and data_dir.holder(str(path)) == os.getpid()
         held.close()
-        assert descriptors() == before
+        assert open_descriptors() == before
         assert sorted(os.listdir(path)) == [".lock", "meta.properties"]
 
     assert len(each_call(run, (*PASSING, *FULL, *BROKEN))) >= 6

@@ -1,10 +1,7 @@
 """Bounds that hold between files: how much of one of ours is read into memory, who may read what we make, what the core
 of the broker takes at once."""
 
-import math
 import os
-import re
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -23,8 +20,8 @@ from mpbroker.log import (
 )
 from mpbroker.log.checkpoint_file import parse_checkpoint
 from mpbroker.log.replica_move import ReplicaMove
+from tests.harness.c_headers import defined
 
-NATIVE = Path(__file__).parents[3] / "native"
 KIB, MIB = 1 << 10, 1 << 20
 
 
@@ -58,13 +55,6 @@ def test_a_file_that_has_grown_without_end_is_not_read_to_its_end(monkeypatch, r
     assert told.value.args == (most,)
 
 
-@pytest.fixture
-def no_umask():
-    before = os.umask(0)
-    yield
-    os.umask(before)
-
-
 def test_others_may_read_what_we_make_and_not_write(tmp_path, no_umask):
     """Where the umask allows it: tools of other users read logs and checkpoints."""
     flags = os.O_CREAT | os.O_WRONLY
@@ -74,16 +64,10 @@ def test_others_may_read_what_we_make_and_not_write(tmp_path, no_umask):
     disk.write_file(str(tmp_path / "three"), b"x", sync_it=False)
     disk.make_directories(str(tmp_path / "a/b"))
     disk.make_directories(str(tmp_path / "c"), 0o750)
-    modes = {path.name: path.stat().st_mode & 0o7777 for path in tmp_path.iterdir()}
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
     assert modes == {"one": 0o644, "two": 0o644, "three": 0o644, "a": 0o777, "c": 0o750}
     data_dir.create(str(tmp_path / "data"))
-    assert (tmp_path / "data").stat().st_mode & 0o7777 == 0o777
-
-
-def defined(header, name):
-    """A number of the C core's."""
-    [text] = re.findall(rf"^#define {name} (\S.*?)(?:\s*/\*.*)?$", (NATIVE / header).read_text(), re.MULTILINE)
-    return math.prod(int(factor) for factor in re.findall(r"\d+", text))
+    assert (tmp_path / "data").stat().st_mode & 0o777 == 0o777
 
 
 def test_what_the_core_does_in_one_call():

@@ -92,9 +92,9 @@ def test_a_keeper_of_one_log_directory_keeps_what_lies_there(monkeypatch):
     assert [view.refresh() for view in views] == [False] * 3
 
 
-def test_a_move_before_the_view_was_made_is_none(monkeypatch):
+def test_before_the_controller_has_shown_anything_nothing_is_loaded(monkeypatch):
     memory = Moving(monkeypatch)
-    memory.moves, memory.generation = 4, 0
+    memory.generation = 0
     view = KeptPartitions(memory, config_of(), log_dir=1)
     view.refresh()
     assert not view.loaded and not view.refresh()

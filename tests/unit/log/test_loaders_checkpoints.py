@@ -10,6 +10,7 @@ from mpbroker.log.log_loader import Checkpointed, LogLoader
 from tests.unit.log.log_world import Events
 
 WHO = ("t", 0)
+pytestmark = pytest.mark.usefixtures("no_waiting_for_the_disk")
 
 
 @pytest.mark.parametrize(("high_watermark", "recovery_point"), [(7, 9), (9, 7), (9, None), (None, 9), (9, -1)])

@@ -15,7 +15,7 @@ from mpbroker.log.log_keeper import LogKeeper
 from mpbroker.log.log_loader import LogLoader, latest_epoch
 from mpbroker.log.log_recovery import LogRecovery
 from mpbroker.log.partition_directory import METADATA_FILE, prepare
-from tests.unit.log.log_world import to_load
+from tests.unit.log.log_world import Instead, to_load
 
 ONLINE = 2
 COMPARED = (
@@ -289,14 +289,9 @@ def test_a_row_that_cannot_be_written_ends_the_start(world, call):
     world.close()
     world.boot()
 
-    class Refusing:
-        """The log, but for one call that answers with an error."""
-
-        def __getattr__(self, name):
-            return (lambda *_, **__: ErrorCode.KAFKA_STORAGE_ERROR) if name == call else getattr(world.log, name)
-
+    refusing = Instead(world.log, **{call: lambda *_, **__: ErrorCode.KAFKA_STORAGE_ERROR})
     with pytest.raises(KafkaError, match=partition.dir) as caught:
-        LogLoader(Refusing(), str(world.path), world.events, world.clock)([to_load(partition)])
+        LogLoader(refusing, str(world.path), world.events, world.clock)([to_load(partition)])
     assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
 
 

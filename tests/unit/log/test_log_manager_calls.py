@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from mpbroker._native import READ_TO_END
 from mpbroker.errors import ErrorCode
 from mpbroker.log import log_manager as module
 from mpbroker.log.leader_epochs import EpochStart
@@ -261,16 +260,25 @@ def test_the_first_record_at_or_after_a_time(world, codec):
     batches = [[100, 105, 103], [90, 91], [110], [105, 120, 119, 120], [1]]
     partition = world.create()
     options = module.LogOptions()
-    for times in batches:
+
+    def append(times):
         batch = encode_batch([(b"k", b"v", time_ms) for time_ms in times], codec=codec)
         largest = max(times) if codec else None
         assert world.log.append(0, module.NO_REQUEST, 0, batch, options, 200, max_timestamp=largest).error == 0
+
+    for times in batches:
+        append(times)
     manager, topic = manager_of(world.log), SimpleNamespace(id=partition.topic_id)
     for wanted_ms in range(123):
         assert manager.offset_for_timestamp(topic, 0, wanted_ms) == (0, plain_lookup(batches, wanted_ms))
     assert manager.offset_of_largest_timestamp(topic, 0) == (0, FoundOffset(120, 7, 0))
-    world.roll(partition)
-    assert world.log.find(0, 0, READ_TO_END, 1 << 20)[0] == 0
+    for later in ([107, 121], [130]):
+        world.roll(partition)
+        append(later)
+        batches.append(later)
+    for wanted_ms in (0, 106, 120, 121, 122, 131):
+        assert manager.offset_for_timestamp(topic, 0, wanted_ms) == (0, plain_lookup(batches, wanted_ms))
+    assert len(world.log.segments(0)) == 3
 
 
 def test_a_lookup_that_fails_says_why_and_finds_nothing():

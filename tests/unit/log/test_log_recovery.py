@@ -15,10 +15,7 @@ from mpbroker.record.batch_builder import control_batch, encode_batch
 INTERVAL_BYTES = 4096
 
 
-@pytest.fixture(autouse=True)
-def no_waiting_for_the_disk(monkeypatch):
-    """Thousands of recoveries, and what is tested is what they decide, not that the disk keeps it."""
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+pytestmark = pytest.mark.usefixtures("no_waiting_for_the_disk")
 
 
 def stored_batch(base_offset: int, count: int, size: int, **settings) -> bytes:

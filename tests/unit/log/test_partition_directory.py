@@ -183,7 +183,7 @@ def test_what_only_the_making_of_a_partition_left_is_of_no_use(tmp_path, name, c
     assert partition_directory.is_unused(str(tmp_path), "t-0") is unused
 
 
-def test_a_copy_and_what_becomes_of_it(tmp_path):
+def test_a_copy_and_what_becomes_of_it(tmp_path, no_umask):
     name = partition_directory.future_name("t-0", ID)
     assert name == f"t-0.{ID.hex()}-future" and partition_directory.left_name("t-0", ID) == f"t-0.{ID.hex()}-delete"
     assert partition_directory.made_at(str(tmp_path), name) == 0.0

@@ -13,6 +13,7 @@ from mpbroker.log.producer_snapshot import (
     write_snapshot,
 )
 from mpbroker.log.producer_snapshots import SNAPSHOT_INTERVAL_MS, ProducerSnapshots
+from tests.unit.log.log_world import Instead
 
 
 def offsets(world, partition):
@@ -115,19 +116,12 @@ def test_nothing_is_written_where_nothing_came_since(world):
 
 
 def test_a_log_that_cannot_be_read_now_is_taken_later(world):
-    class Busy:
-        """The log's row is locked by another process."""
-
-        def __getattr__(self, name):
-            return getattr(world.log, name)
-
-        def producer_entries(self, _ordinal):
-            raise RuntimeError("busy")
+    def busy(_ordinal):
+        raise RuntimeError("busy")
 
     partition = world.create()
     produce(world, partition, 5, 0)
-    keeper = world.keeper()
-    keeper.log = Busy()
+    keeper = world.keeper(log=Instead(world.log, producer_entries=busy))
     assert ProducerSnapshots(keeper).take(partition, even_empty=False) is False
 
 

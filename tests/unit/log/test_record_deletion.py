@@ -11,6 +11,7 @@ from mpbroker.log.checkpoint_file import LOG_START, read_checkpoint
 from mpbroker.log.log_keeper import LogKeeper
 from mpbroker.log.record_deletion import RecordDeletion
 from mpbroker.shm.clock import ManualClock
+from tests.unit.log.log_world import Instead
 
 
 def move(world, partition, offset):
@@ -131,15 +132,11 @@ def test_who_cannot_be_told_now_is_told_a_second_later(world):
     world.log.flush(partition.ordinal)
     told, busy = [], [ErrorCode.REQUEST_TIMED_OUT]
 
-    class Log:
-        def start_written(self, *of):
-            told.append(of)
-            return busy[0] if busy else world.log.start_written(*of)
+    def start_written(*of):
+        told.append(of)
+        return busy[0] if busy else world.log.start_written(*of)
 
-        def __getattr__(self, name):
-            return getattr(world.log, name)
-
-    keeper = LogKeeper(world.keeper(first_delay_ms=60_000, log=Log()))
+    keeper = LogKeeper(world.keeper(first_delay_ms=60_000, log=Instead(world.log, start_written=start_written)))
     keeper.do_work()
     move(world, partition, 4)
     for _ in range(5):

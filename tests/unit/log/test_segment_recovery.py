@@ -11,6 +11,7 @@ from mpbroker.record.batch_builder import encode_batch
 
 INTERVAL = 200
 BASE = 7
+pytestmark = pytest.mark.usefixtures("no_waiting_for_the_disk")
 
 
 class Segment:

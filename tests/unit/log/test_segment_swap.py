@@ -10,6 +10,7 @@ BASE, LATER = 5, 20
 COPIES = [f"{BASE:020d}{suffix}.compacted" for suffix in (".log", ".index", ".timeindex")]
 MARK = f"{BASE:020d}-{LATER:020d}.swap"
 LOG = f"{BASE:020d}.log"
+pytestmark = pytest.mark.usefixtures("no_waiting_for_the_disk")
 
 
 def left(directory, *names):

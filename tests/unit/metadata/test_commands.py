@@ -162,7 +162,7 @@ def test_sentences_go_where_all_together_are_too_long():
 
 
 def test_the_slots_bounds_are_allowed_and_no_byte_more():
-    """native/shm/layout.h: 64 KiB with a header of 64 bytes, 40 of them for the command."""
+    """native/shm/layout.h: 64 KiB, of which 64 bytes are a header, 40 KiB the command and the rest the answer."""
     assert (MAX_COMMAND_BYTES, MAX_ANSWER_BYTES) == (40 * 1024, 24 * 1024 - 64)
     empty = len(encode_command(CreateTopics([NewTopic("a", configs={"k": "v" * 1000})]))) - 1000
     fits = CreateTopics([NewTopic("a", configs={"k": "v" * (MAX_COMMAND_BYTES - empty)})])

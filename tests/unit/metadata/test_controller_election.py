@@ -5,7 +5,17 @@ import pytest
 from mpbroker.metadata.cluster_records import ControllerEpochRecord, ControllerRecord
 from mpbroker.metadata.controller_election import Another, Elected, elect, resign
 from mpbroker.metadata.keys import Keys
-from mpbroker.metadata.meta_store import Committed, Conflict, Delete, Put, StoreError, StoreTimeout, Version
+from mpbroker.metadata.meta_store import (
+    Absent,
+    Committed,
+    Conflict,
+    Delete,
+    Put,
+    StoreError,
+    StoreTimeout,
+    Value,
+    Version,
+)
 from mpbroker.metadata.topic_record import decode_record, encode_record
 from tests.unit.metadata.test_broker_registration import Unsure
 
@@ -144,14 +154,16 @@ def test_another_brokers_session_is_left_alone(store):
     assert store.session_renew(session) and isinstance(_elect(store, 2, "b")[0], Elected)
 
 
-def test_a_term_takes_no_other_changes_with_it(store):
-    """Its two keys are written together, behind a look at both."""
+def test_both_keys_of_a_term_are_written_together_behind_a_look_at_both(store):
     asked, txn = [], store.txn
-    store.txn = lambda checks, ops, *, tag: asked.append((len(checks), ops, tag)) or txn(checks, ops, tag=tag)
+    store.txn = lambda checks, ops, *, tag: asked.append((checks, ops, tag)) or txn(checks, ops, tag=tag)
     won, session = _elect(store, 1, "a")
     record = encode_record(ControllerRecord(1, 1, "a"))
     epoch = encode_record(ControllerEpochRecord(1))
     puts = [Put(KEYS.controller, record, session.id), Put(KEYS.controller_epoch, epoch)]
     resign(store, KEYS, won, 1, "a")
-    assert asked == [(2, puts, "a"), (2, [Delete(KEYS.controller)], "resign a")]
+    assert asked == [
+        ([Absent(KEYS.controller), Absent(KEYS.controller_epoch)], puts, "a"),
+        ([won.guard, Value(KEYS.controller, record)], [Delete(KEYS.controller)], "resign a"),
+    ]
     assert store.get(KEYS.controller)[1] is None and _epoch(store) == 1

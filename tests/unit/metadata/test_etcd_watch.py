@@ -1,7 +1,6 @@
 """A watch's stream, stepped: what etcd's gateway sends line by line, and what becomes of it."""
 
 import json
-import os
 import socket
 from types import SimpleNamespace
 
@@ -11,6 +10,7 @@ from mpbroker.metadata import etcd_watch
 from mpbroker.metadata.etcd_gateway import EndPoint, decode, encode
 from mpbroker.metadata.etcd_watch import AGAIN_S, PROBE_S, PROBE_TIMEOUT_S, EtcdWatch
 from mpbroker.metadata.meta_store import Compacted, StoreError
+from tests.harness.descriptors import open_descriptors
 
 OK = b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n"
 
@@ -274,9 +274,9 @@ def test_a_line_without_a_revision_is_no_progress(world, result):
 
 
 def test_a_closed_watch_holds_no_descriptor(world):
-    before = set(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     watch = EtcdWatch(world.gateway, "a/", "a0", 5)
     watch.take()
-    assert len(set(os.listdir("/proc/self/fd"))) == len(before) + 2, "the stream, and what the caller waits for"
+    assert len(open_descriptors()) == len(before) + 2, "the stream, and what the caller waits for"
     watch.close()
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before

@@ -15,10 +15,7 @@ from mpbroker.metadata.session_files import (
     directory_of,
     machine_id,
 )
-
-
-def open_descriptors():
-    return set(os.listdir("/proc/self/fd"))
+from tests.harness.descriptors import open_descriptors
 
 
 @pytest.fixture
@@ -135,7 +132,7 @@ def test_a_descriptor_may_have_the_number_0(store, files, monkeypatch):
     for _ in range(2):
         lock.close()
     assert closed == [0]
-    files._beats[7] = 0
+    monkeypatch.setattr(files, "_beats", {7: 0})
     files.forget(7)
     assert closed == [0, 0]
     monkeypatch.undo()
@@ -143,6 +140,8 @@ def test_a_descriptor_may_have_the_number_0(store, files, monkeypatch):
 
 def test_files_are_opened_once_whatever_number_they_got(files, monkeypatch):
     opened = []
+    for kept in ("_beats", "_owners"):
+        monkeypatch.setattr(files, kept, {})
     monkeypatch.setattr(session_files.os, "open", lambda path, *_: opened.append(path.name) or 0)
     monkeypatch.setattr(session_files.os, "pread", lambda *words: b"\nmachine start\n")
     monkeypatch.setattr(session_files.os, "pwrite", lambda *words: None)
@@ -151,8 +150,6 @@ def test_files_are_opened_once_whatever_number_they_got(files, monkeypatch):
         assert files.holder("broker-1") == ("machine", "start", 77)
         files.beat(7)
     assert opened == ["broker-1", "s-7"]
-    files._owners.clear()
-    files._beats.clear()
 
 
 @pytest.mark.parametrize("content", [b"", b"\nmachine\n", b"\nmachine start more\n"])

@@ -2,6 +2,7 @@
 journal it uses, whom it takes for dead."""
 
 import os
+import re
 import sqlite3
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from mpbroker.metadata import sqlite_shared_store as module
 from mpbroker.metadata.meta_store import Compacted, Entry, Session, StoreError, StoreTimeout, Unknown
 from mpbroker.metadata.session_files import Holder
 from mpbroker.metadata.sqlite_shared_store import SharedSqliteStore, _Row
+from tests.harness.descriptors import open_descriptors
 
 HERE, THERE = "this machine", "another"
 TTL_MS = 9000
@@ -98,7 +100,7 @@ def test_what_is_no_lock_is_not_waited_for(store, time, code):
 
 @pytest.mark.parametrize(("tries", "in_time"), [(0, True), (1, True), (10, True), (12, False)])
 def test_one_at_a_time_opens_the_file(store, time, monkeypatch, tmp_path, tries, in_time):
-    asked, before = [], set(os.listdir("/proc/self/fd"))
+    asked, before = [], open_descriptors()
 
     def flock(descriptor, how):
         asked.append(os.readlink(f"/proc/self/fd/{descriptor}"))
@@ -109,12 +111,15 @@ def test_one_at_a_time_opens_the_file(store, time, monkeypatch, tmp_path, tries,
     monkeypatch.setattr(module.fcntl, "flock", flock)
     if in_time:
         with store._alone(50):
-            assert len(set(os.listdir("/proc/self/fd"))) == len(before) + 1, "it is held meanwhile"
+            assert len(open_descriptors()) == len(before) + 1, "it is held meanwhile"
     else:
-        with pytest.raises(StoreTimeout, match=f"^{tmp_path}: another process is opening the store$"), store._alone(50):
+        with (
+            pytest.raises(StoreTimeout, match=f"^{re.escape(str(tmp_path))}: another process is opening the store$"),
+            store._alone(50),
+        ):
             raise AssertionError
     assert set(asked) == {f"{tmp_path}/.opening"} and time.slept == [0.005] * min(tries, 11)
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
     assert (tmp_path / ".opening").stat().st_mode & 0o777 == 0o600
 
 

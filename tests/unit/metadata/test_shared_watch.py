@@ -3,12 +3,14 @@
 import os
 import select
 import subprocess
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
 
 from mpbroker.metadata import shared_watch
 from mpbroker.metadata.shared_watch import SESSIONS_MS, WATCH_MS, SharedWatch
+from tests.harness.descriptors import open_descriptors
 
 
 class Store:
@@ -55,6 +57,16 @@ def world(tmp_path, monkeypatch):
     watch.close()
 
 
+@contextmanager
+def _process():
+    """One that lives until the test ends it, or has ended."""
+    with subprocess.Popen(["sleep", "100"]) as one:
+        try:
+            yield one
+        finally:
+            one.kill()
+
+
 def test_without_a_wait_it_looks_once(world):
     assert world.watch.take() == [] and world.waits.waited == [] and world.store.asked == [("w/", 5)]
 
@@ -89,7 +101,7 @@ def test_sessions_are_looked_at_now_and_then(world):
 
 
 def test_the_death_of_a_supervisor_is_heard_and_looked_at_at_once(world):
-    with subprocess.Popen(["sleep", "100"]) as one:
+    with _process() as one:
         world.store.pids = {"broker-1": one.pid, "broker-2": 0}
         world.watch.take()
         assert list(world.watch._pidfds) == [one.pid] and world.store.looks == 1
@@ -139,16 +151,16 @@ def test_it_leaves_no_bell_behind(world):
 
 
 def test_a_closed_one_holds_no_descriptor(tmp_path):
-    before = set(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     watch = SharedWatch(Store(), tmp_path, "w/", 5)
-    assert set(os.listdir("/proc/self/fd")) > before
+    assert open_descriptors() > before
     watch.close()
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
 def test_a_death_is_looked_at_once(world):
     """Its owner may be named for a while by sessions that nobody has ended."""
-    with subprocess.Popen(["sleep", "100"]) as one:
+    with _process() as one:
         world.store.pids = {"broker-1": one.pid}
         world.watch.take()
         one.kill()

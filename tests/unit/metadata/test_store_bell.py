@@ -8,6 +8,7 @@ import pytest
 
 from mpbroker.metadata import store_bell
 from mpbroker.metadata.store_bell import StoreBell, ring_all
+from tests.harness.descriptors import open_descriptors
 
 
 @pytest.fixture
@@ -59,9 +60,9 @@ def test_who_has_been_rung_often_enough_holds_nobody_up(bells, tmp_path):
         while True:
             os.write(descriptor, bytes(65536))
     os.close(descriptor)
-    before = set(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     ring_all(tmp_path)
-    assert rung(bells[1]) and set(os.listdir("/proc/self/fd")) == before
+    assert rung(bells[1]) and open_descriptors() == before
     bells[0].drain()
     assert not rung(bells[0])
 

@@ -1,5 +1,6 @@
 """A look into a store's file from outside: which clusters and topics it names, which settings; nothing is written."""
 
+import re
 import sqlite3
 from contextlib import closing
 
@@ -46,7 +47,9 @@ def test_clusters_and_the_topics_that_each_has(path):
 def test_settings_under_a_key(path):
     assert peek_settings(path, CONFIG) == {"retention.ms": "5"}
     assert peek_settings(path, "/mpb/v1/two/config/broker/default") == {}
-    with pytest.raises(UnreadableStore, match=f"^{path} cannot be read as a metadata store: .*config/broker/1"):
+    with pytest.raises(
+        UnreadableStore, match=f"^{re.escape(path)} cannot be read as a metadata store: .*config/broker/1"
+    ):
         peek_settings(path, "/mpb/v1/one/config/broker/1")
 
 
@@ -66,7 +69,7 @@ def test_where_nothing_was_written_nothing_is_named(tmp_path):
 def test_a_file_that_is_no_store_is_named(tmp_path, look):
     path = tmp_path / "junk"
     path.write_bytes(b"no database" * 500)
-    with pytest.raises(UnreadableStore, match=f"^{path} cannot be read as a metadata store: "):
+    with pytest.raises(UnreadableStore, match=f"^{re.escape(str(path))} cannot be read as a metadata store: "):
         look(str(path))
 
 
@@ -80,7 +83,7 @@ def test_names_that_are_no_text_are_damage(tmp_path):
         peek(str(path))
 
 
-def test_nothing_is_written(path):
+def test_the_file_itself_is_not_written(path):
     with open(path, "rb") as file:
         before = file.read()
     peek(path)

@@ -1,7 +1,6 @@
 """The core segment read from outside: offsets are the compiler's; topics, sizes and held requests of a real broker;
 a segment that is just being made."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from mpbroker.shm.core_view import CoreError, CoreView
 from mpbroker.shm.layout import SLOT_HANDLERS
 from mpbroker.shm.segment import CORE_MEMFD
 from tests.harness.broker import Broker, wait_until
+from tests.harness.descriptors import open_descriptors
 from tests.harness.raw_client import RawConnection
 from tests.harness.raw_records import batch, fetch_request, produce_request
 from tests.harness.small_core import small_plan
@@ -106,10 +106,10 @@ def _holder(content: bytes) -> Iterator[int]:
 @pytest.mark.parametrize("size", [0, 8, layout.PAGE_BYTES - 1, layout.PAGE_BYTES, 3 * layout.PAGE_BYTES])
 def test_a_core_that_is_just_being_made(size):
     """It has a name before it has a size, and a size before it has a header."""
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     with _holder(bytes(size)) as pid, pytest.raises(CoreError, match="is just being made"):
         CoreView(pid)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
 def test_the_magic_number_is_written_last():

@@ -1,8 +1,6 @@
 """The Python picture of shared memory is the compiler's, number by number; plans fit what the core attaches to."""
 
-import re
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -10,6 +8,7 @@ from mpbroker import _native
 from mpbroker.channel.processor_port import INLINE_PAYLOAD_BYTES
 from mpbroker.shm import layout
 from mpbroker.shm.layout import MemoryPlan
+from tests.harness.c_headers import defined
 from tests.harness.small_core import small_core, small_plan
 
 
@@ -29,8 +28,7 @@ def test_every_name_of_an_enumeration_is_the_headers(prefix, names):
 
 
 def test_a_frame_that_lies_in_its_entry_is_as_long_as_the_header_has_it():
-    header = (Path(__file__).parents[3] / "native" / "shm" / "layout.h").read_text()
-    assert int(re.search(r"#define MPB_INLINE_PAYLOAD (\d+)", header)[1]) == INLINE_PAYLOAD_BYTES
+    assert defined("shm/layout.h", "MPB_INLINE_PAYLOAD") == INLINE_PAYLOAD_BYTES
 
 
 def test_process_slots_of_the_roles_do_not_overlap():

@@ -301,5 +301,5 @@ def test_a_broker_that_fails_says_so_in_its_log(log):
 
 
 def test_a_broker_whose_foreground_died_while_it_was_forked_does_not_begin(log, monkeypatch):
-    monkeypatch.setattr(launch_module.os, "getppid", lambda: 1)
+    monkeypatch.setattr(launch_module.os, "getppid", lambda: -1)
     assert _broker(lambda: 7, log) == 1

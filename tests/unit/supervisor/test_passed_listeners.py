@@ -1,6 +1,5 @@
 """Which listeners the acceptor has, as the supervisor knows it."""
 
-import os
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +8,7 @@ from mpbroker.config.load_config import load_broker_config
 from mpbroker.network import listener_passing
 from mpbroker.supervisor.passed_listeners import PassedListeners
 from mpbroker.supervisor.sockets import Listening, open_listeners
+from tests.harness.descriptors import open_descriptors
 
 
 def config(*names: str):
@@ -70,11 +70,11 @@ def test_a_successor_hears_nothing_of_what_was_for_the_one_before(listening, pas
     listening.follow(config("A", "C"), passed.held)
     passed.follow(listening)
     listener_passing.let_go(passed.acceptors_end, 0)
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     assert sorted(passed.begin(listening)) == [0, 2] and received(passed) == []
     passed.follow(listening)
     assert passed.held == {0, 2} and received(passed) == []
-    assert len(os.listdir("/proc/self/fd")) <= before, "its descriptor is not ours"
+    assert open_descriptors() <= before, "its descriptor is not ours"
 
 
 def test_at_the_end_both_ends_are_closed(passed):

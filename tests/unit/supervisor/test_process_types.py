@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -21,8 +20,9 @@ from mpbroker.supervisor.process_types import (
     process_type,
     resolve_mains,
 )
+from tests.harness.c_headers import defined
 
-LAYOUT = Path(__file__).resolve().parents[3] / "native" / "shm" / "layout.h"
+LAYOUT = "shm/layout.h"
 
 
 def _listener(index, name, control=False):
@@ -71,7 +71,6 @@ def test_the_control_plane_has_processor_0_and_a_handler_of_its_own():
 
 
 def test_slots_are_those_of_the_layout():
-    text = LAYOUT.read_text()
     first = {
         "acceptor": "MPB_SLOT_ACCEPTOR",
         "processor": "MPB_SLOT_PROCESSORS",
@@ -90,9 +89,9 @@ def test_slots_are_those_of_the_layout():
         "fetcher": "MPB_MAX_FETCHERS",
     }
     for row in PROCESS_TYPES:
-        assert int(re.search(rf"#define {first[row.role]} (\d+)", text)[1]) == row.first_slot
+        assert defined(LAYOUT, first[row.role]) == row.first_slot
         if row.role in slots:
-            assert int(re.search(rf"#define {slots[row.role]} (\d+)", text)[1]) == row.slots
+            assert defined(LAYOUT, slots[row.role]) == row.slots
 
 
 @pytest.mark.parametrize("row", PROCESS_TYPES, ids=lambda row: row.role)
@@ -154,7 +153,7 @@ def test_of_each_stage_what_its_processes_run_is_imported(monkeypatch, late, in_
 
 
 def test_the_supervisor_has_the_first_row_and_each_role_its_rows_from_one_on():
-    assert int(re.search(r"#define MPB_SLOT_SUPERVISOR (\d+)", LAYOUT.read_text())[1]) == process_types.SUPERVISOR_SLOT
+    assert defined(LAYOUT, "MPB_SLOT_SUPERVISOR") == process_types.SUPERVISOR_SLOT
     assert health.ROLES[0] == "supervisor"
     plans = [process_types.ProcessPlan(process_type(role), index) for role, index in (("handler", 3), ("admin", 0))]
     assert [(plan.slot, plan.name) for plan in plans] == [(51, "handler 3"), (116, "admin 0")]

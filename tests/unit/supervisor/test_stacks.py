@@ -5,11 +5,13 @@ import faulthandler
 import os
 import resource
 import signal
+import time
 from types import SimpleNamespace
 
 import pytest
 
 from mpbroker.supervisor import stacks
+from tests.harness.descriptors import open_descriptors
 
 
 @contextlib.contextmanager
@@ -39,18 +41,35 @@ def process(main):
         os.close(errors)
 
 
-def test_each_answer_is_whole_and_has_nothing_of_the_one_before():
-    before = len(os.listdir("/proc/self/fd"))
+def ask(monkeypatch, pid):
+    """What the process answers. Between two looks it is waited for until it runs no more: one that has lost its
+    processor has written half."""
+    deadline, state = time.monotonic() + 60, stacks._state
+
+    def sleep(_seconds):
+        os.sched_yield()
+        while state(pid) == "R":
+            assert time.monotonic() < deadline, f"process {pid} runs on"
+            os.sched_yield()
+        assert time.monotonic() < deadline, f"process {pid} says nothing"
+
+    monkeypatch.setattr(stacks, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: 0.0))
+    [found] = stacks.ask([pid])
+    return found
+
+
+def test_each_answer_is_whole_and_has_nothing_of_the_one_before(monkeypatch):
+    before = open_descriptors()
     with process(stacks.register) as (pid, _):
-        first, second = stacks.ask([pid])[0], stacks.ask([pid])[0]
+        first, second = ask(monkeypatch, pid), ask(monkeypatch, pid)
     assert first.frames[1:] == second.frames[1:], "it may have gone on a line meanwhile"
     assert first[::2] == second[::2] == (pid, "")
     assert first.frames[0].startswith(f'File "{__file__}", line ') and first.frames[0].endswith(" in process")
     assert sum(frame.endswith(" in process") for frame in second.frames) == 1
-    assert len(os.listdir("/proc/self/fd")) <= before, "whoever asked keeps nothing open"
+    assert open_descriptors() <= before, "whoever asked keeps nothing open"
 
 
-def test_after_forks_a_process_writes_to_its_own_again():
+def test_after_forks_a_process_writes_to_its_own_again(monkeypatch):
     """The children's are closed: two of that name, and nobody knew which one the answer comes to."""
 
     def main():
@@ -61,7 +80,7 @@ def test_after_forks_a_process_writes_to_its_own_again():
                 stacks.write_to(each)
 
     with process(main) as (pid, _):
-        [found] = stacks.ask([pid])
+        found = ask(monkeypatch, pid)
     assert found.frames and not found.reason
 
 
@@ -75,11 +94,13 @@ def test_who_dies_of_a_fault_says_where_to_whom_it_said_before(by_others):
             faulthandler.enable(file=elsewhere)
         stacks.register()
 
-    with process(main) as (pid, errors):
-        os.kill(pid, signal.SIGSEGV)
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-        texts = [os.pread(errors, 1 << 16, 0), os.pread(elsewhere, 1 << 16, 0)]
-    os.close(elsewhere)
+    try:
+        with process(main) as (pid, errors):
+            os.kill(pid, signal.SIGSEGV)
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+            texts = [os.pread(errors, 1 << 16, 0), os.pread(elsewhere, 1 << 16, 0)]
+    finally:
+        os.close(elsewhere)
     assert texts.pop(by_others).startswith(b"Fatal Python error: Segmentation fault") and texts == [b""]
 
 

@@ -1,6 +1,7 @@
 """What comes before the first fork: whose the log directories are."""
 
 import errno
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -170,7 +171,7 @@ def in_cluster(tmp_path, **there):
 
 
 def test_a_directory_that_is_not_formatted_is_not_given_the_id_of_a_new_cluster(tmp_path):
-    with pytest.raises(ConfigError, match=f"{tmp_path} is not formatted: a broker of a cluster needs"):
+    with pytest.raises(ConfigError, match=f"{re.escape(str(tmp_path))} is not formatted: a broker of a cluster needs"):
         startup._identity(in_cluster(tmp_path))
     assert list(tmp_path.iterdir()) == []
     assert startup._identity(in_cluster(tmp_path, cluster_store=None)).node_id == 3

@@ -19,6 +19,13 @@ def test_everything_a_broker_runs_is_imported_before_the_heap_is_frozen(monkeypa
     monkeypatch.setattr(warm_parent, "take_heap_image", lambda: done.append("image"))
     warm_parent.warm_up()
     assert done[0] == "no collector" and done[-2:] == ["frozen", "image"]
+    assert {
+        "encodings.idna",
+        "mpbroker.cli.start",
+        "mpbroker.controller.agent",
+        "mpbroker.log.sync_pool",
+        "mpbroker.metadata.sqlite_shared_store",
+    } <= set(done)
     assert set(done[1:-2]) == {
         "mpbroker.supervisor.supervisor",
         *(f"mains {late} True" for late in (False, True)),

@@ -200,7 +200,7 @@ def test_a_write_in_part_gives_the_descriptor_back_and_none_is_given_back_twice(
         os.fstat(descriptor)
     with monkeypatch.context() as patch:
         patch.setattr(dictionary_writer.os, "close", closed.append)
-        writer._file = 0
+        patch.setattr(writer, "_file", 0)
         assert writer._beginning() == b"", "it is open"
         for _ in range(2):
             writer.close()

@@ -7,6 +7,7 @@ import pytest
 
 from mpbroker.trace import dump, dump_cause, manifest, segment
 from mpbroker.trace.dump import Dump
+from tests.harness.descriptors import open_descriptors
 from tests.unit.trace.traces import full_request, requests_in, write_segment
 
 CAUSE = dump_cause.Cause("asked", "why", 5, 1_795_401_346_621, 0)
@@ -136,14 +137,14 @@ def test_a_dump_goes_on_behind_what_is_gone_and_counts_its_bytes(memory, target)
     assert one.step(sizes[1] - 1) == sizes[1] - 1 and one._copy is None and one._rest() == 0
     assert (target / second.name).read_bytes() == second.read_bytes() and one.is_busy
     (target / (third.name + dump.PART_SUFFIX)).mkdir()
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     with pytest.raises(IsADirectoryError):
         one.step(1)
-    assert len(os.listdir("/proc/self/fd")) == before and one.is_busy
+    assert open_descriptors() == before and one.is_busy
     (target / (third.name + dump.PART_SUFFIX)).rmdir()
     assert one.step(1 << 30) == sizes[2] and not one.is_busy and one.step(1 << 30) == 0
     one.complete()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
     assert dump.read(target)["segments_lost"] == 1 and dump.read(target)["segments"] == 2
     assert (target / dump.FILE).stat().st_mode & 0o777 == 0o600 and not list(target.glob("*.part"))
 

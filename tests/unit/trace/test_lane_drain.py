@@ -8,17 +8,9 @@ from mpbroker import _native
 from mpbroker.trace import lane, lane_drain, manifest, record, segment, segment_writer, statistics
 from mpbroker.trace.lane_drain import EVENTS_AT_ONCE, recover_directory
 from mpbroker.trace.record import TraceRecord
-from tests.unit.trace.traces import drain_of, full_request, requests_in
+from tests.unit.trace.traces import drain_of, finish, records_in, requests_in
 
 SECOND_NS = 1_000_000_000
-
-
-@pytest.fixture
-def both_ends():
-    name = f"/mpbroker-test-{os.getpid()}-drain"
-    made = lane.create(name, processor=2, boot_id=0x1234567890, capacity_records=16)
-    yield made, lane.attach(name)
-    lane.unlink(name)
 
 
 def _follow(drain):
@@ -34,27 +26,17 @@ def _follow(drain):
     return moved if ended == 0 else None
 
 
-def _finish(writer, first, count):
-    for number in range(first, first + count):
-        writer.native.put(full_request(number).pack())
-
-
 def _kinds(directory):
-    return [
-        record.unpack(chunk, at).kind
-        for info in manifest.segments(directory)
-        for chunk in segment.read_chunks(info)
-        for at in range(0, len(chunk), 128)
-    ]
+    return [one.kind for one in records_in(directory)]
 
 
 def test_records_go_into_one_segment(tmp_path, both_ends):
     writer, reader = both_ends
     drain = drain_of(reader, tmp_path)
     assert drain.step(0) == 0 and drain.active == {}  # nothing finished: no file
-    _finish(writer, 0, 3)
+    finish(writer, *range(3))
     assert drain.step(0) == 3
-    _finish(writer, 3, 14)  # round the end of the lane
+    finish(writer, *range(3, 17))  # round the end of the lane
     assert drain.step(0) == 14
     drain.close()
     assert requests_in(tmp_path) == list(range(17))
@@ -67,10 +49,10 @@ def test_between_two_steps_records_alone_are_written(tmp_path, both_ends):
     writer, reader = both_ends
     drain = drain_of(reader, tmp_path)
     assert _follow(drain) == 0, "nothing finished"
-    _finish(writer, 0, 3)
+    finish(writer, *range(3))
     assert _follow(drain) is None and drain.active == {}, "there is no segment yet"
     assert drain.step(0) == 3
-    _finish(writer, 3, 14)  # round the end of the lane
+    finish(writer, *range(3, 17))  # round the end of the lane
     assert _follow(drain) == 14 and _follow(drain) == 0
     assert reader.counters().drained == 17
     (info,) = manifest.segments(tmp_path)
@@ -78,7 +60,7 @@ def test_between_two_steps_records_alone_are_written(tmp_path, both_ends):
     assert drain.step(0) == 0
     (info,) = manifest.segments(tmp_path)
     assert (info.progress.written, info.progress.finished) == (17, 17)
-    _finish(writer, 17, 2)
+    finish(writer, 17, 18)
     assert _follow(drain) == 2
     drain.close()
     (row,) = manifest.read(tmp_path)
@@ -89,16 +71,16 @@ def test_between_two_steps_records_alone_are_written(tmp_path, both_ends):
 def test_what_does_not_fit_or_is_watched_needs_a_step(tmp_path, both_ends):
     writer, reader = both_ends
     drain = drain_of(reader, tmp_path, segment_bytes=4096 + 6 * 128)  # with the sample of the clock: five requests
-    _finish(writer, 0, 2)
+    finish(writer, 0, 1)
     drain.step(0)
-    _finish(writer, 2, 4)
+    finish(writer, *range(2, 6))
     assert _follow(drain) is None and reader.counters().drained == 2
     drain.step(0)  # one segment is full, the next holds one
-    _finish(writer, 6, 4)
+    finish(writer, *range(6, 10))
     assert _follow(drain) == 4 and len(manifest.read(tmp_path)) == 1
     seen = []
     drain.watch = lambda records, now_ns: seen.append(len(records))
-    _finish(writer, 10, 1)
+    finish(writer, 10)
     assert _follow(drain) is None
     assert drain.step(0) == 1 and seen == [128]
     assert requests_in(tmp_path) == list(range(11))
@@ -109,9 +91,9 @@ def followed(tmp_path, both_ends):
     """The writer, and a drain of five requests, three of which have followed its step."""
     writer, reader = both_ends
     drain = drain_of(reader, tmp_path)
-    _finish(writer, 0, 2)
+    finish(writer, 0, 1)
     drain.step(0)
-    _finish(writer, 2, 3)
+    finish(writer, *range(2, 5))
     assert _follow(drain) == 3
     return writer, drain
 
@@ -120,12 +102,12 @@ def test_a_tracer_that_dies_after_it_followed_is_followed(tmp_path, followed):
     """What is in the file and beyond its counters is not written again, and none of it is lost."""
     writer, drain = followed
     reader = drain.lane
-    _finish(writer, 5, 2)
+    finish(writer, 5, 6)
     drain._writer.append(reader.peek(2))  # it is killed before they are released
     recover_directory(tmp_path, 4)
     after = drain_of(reader, tmp_path)
     assert after.step(0) == 0
-    _finish(writer, 7, 1)
+    finish(writer, 7)
     assert after.step(0) == 1
     after.close()
     assert requests_in(tmp_path) == list(range(8))
@@ -141,7 +123,7 @@ def test_what_followed_is_noted_before_its_segment_ends(tmp_path, followed, monk
             drain.close()
     assert len(drain.active) == 1, "it goes on with it"
     drain.close()
-    _finish(writer, 5, 2)
+    finish(writer, 5, 6)
     drain.step(0)
     drain.close()
     first, second = manifest.segments(tmp_path)
@@ -157,15 +139,15 @@ def test_after_a_change_of_origin_nothing_more_is_written_into_the_old_segment(t
         patch.setattr(segment_writer, "_write_all", full_disk)
         with pytest.raises(OSError, match="No space"):
             drain.use_origin(new)
-        _finish(writer, 5, 1)
+        finish(writer, 5)
         assert _follow(drain) is None
         with pytest.raises(OSError, match="No space"):
             drain.step(0)
     assert drain.step(0) == 1
-    _finish(writer, 6, 1)
+    finish(writer, 6)
     assert _follow(drain) == 1
     drain.use_origin(new._replace(extra={"listeners": ["newer"]}))  # at once
-    _finish(writer, 7, 1)
+    finish(writer, 7)
     drain.step(0)
     drain.close()
     segments = manifest.segments(tmp_path)
@@ -177,7 +159,7 @@ def test_after_a_change_of_origin_nothing_more_is_written_into_the_old_segment(t
 def test_drops_are_counted_and_noticed(tmp_path, both_ends):
     writer, reader = both_ends
     drain = drain_of(reader, tmp_path)
-    _finish(writer, 0, 21)
+    finish(writer, *range(21))
     drain.step(0)
     drain.step(0)
     assert _kinds(tmp_path) == [record.CLOCK, *[record.REQUEST] * 16, record.DROP_NOTICE]
@@ -188,10 +170,10 @@ def test_drops_are_counted_and_noticed(tmp_path, both_ends):
 def test_segments_end_by_size_and_by_age(tmp_path, both_ends):
     writer, reader = both_ends
     drain = drain_of(reader, tmp_path, segment_bytes=4096 + 5 * 128, segment_ms=1000)
-    _finish(writer, 0, 9)
+    finish(writer, *range(9))
     drain.step(0)
     assert [row.records for row in manifest.read(tmp_path)] == [5, 5]
-    _finish(writer, 9, 1)
+    finish(writer, 9)
     drain.step(SECOND_NS - 1)
     assert len(manifest.read(tmp_path)) == 2
     drain.step(SECOND_NS)
@@ -204,7 +186,7 @@ def test_a_segment_that_the_last_record_of_a_drain_fills_has_it_in_its_counters(
     writer, reader = both_ends
     drain = drain_of(reader, tmp_path, segment_bytes=4096 + 5 * 128)
     for first in range(0, 12, 4):
-        _finish(writer, first, 4)
+        finish(writer, *range(first, first + 4))
         drain.step(0)
     assert [(row.first_seq, row.finished, row.records) for row in manifest.read(tmp_path)] == [
         (0, 4, 5),
@@ -217,7 +199,7 @@ def test_a_segment_that_the_last_record_of_a_drain_fills_has_it_in_its_counters(
 def test_clock_samples_come_every_ten_seconds(tmp_path, both_ends):
     writer, reader = both_ends
     drain = drain_of(reader, tmp_path)
-    _finish(writer, 0, 1)
+    finish(writer, 0)
     for second in (0, 9, 10, 19, 20):
         drain.step(second * SECOND_NS)
     assert _kinds(tmp_path).count(record.CLOCK) == 3
@@ -230,7 +212,7 @@ def test_events_wait_for_a_segment(tmp_path, both_ends):
     drain.write_events(0)
     drain.step(0)
     assert _kinds(tmp_path) == []
-    _finish(writer, 0, 1)
+    finish(writer, 0)
     drain.step(0)
     assert _kinds(tmp_path) == [record.CLOCK, record.PROCESS_EVENT, record.REQUEST]
 
@@ -251,14 +233,14 @@ def test_segments_without_requests_do_not_replace_each_other(tmp_path, both_ends
         drain.add_event(TraceRecord(t0_ns=second, kind=record.MARKER, aux=second).pack())
         drain.write_events(2 * second * SECOND_NS)
         drain.step((2 * second + 1) * SECOND_NS)
-    _finish(writer, 0, 2)
+    finish(writer, 0, 1)
     drain.step(9 * SECOND_NS)
     drain.close()
     infos = manifest.segments(tmp_path)
     assert [info.opened.first_seq for info in infos] == [0, 0, 0, 0] and all(info.closed for info in infos)
     assert _kinds(tmp_path).count(record.MARKER) == 3 and requests_in(tmp_path) == [0, 1]
     again = drain_of(reader, tmp_path)
-    _finish(writer, 2, 1)
+    finish(writer, 2)
     again.step(0)
     assert requests_in(tmp_path) == [0, 1, 2]
 
@@ -307,7 +289,7 @@ def test_a_tracer_that_dies_at_any_step_is_continued(tmp_path, both_ends, monkey
             raise Death
 
     drain = drain_of(reader, tmp_path)
-    _finish(writer, 0, 20)  # 4 are dropped
+    finish(writer, *range(20))  # 4 are dropped
     with monkeypatch.context() as patch:
         target, name = {
             "append": (segment_writer, "_write_all"),
@@ -320,11 +302,11 @@ def test_a_tracer_that_dies_at_any_step_is_continued(tmp_path, both_ends, monkey
         with pytest.raises(Death):
             drain.step(0)
             drain.close()
-    _finish(writer, 20, 2)
+    finish(writer, 20, 21)
     recover_directory(tmp_path, broker_id=4)
     successor = drain_of(reader, tmp_path)
     successor.step(SECOND_NS)
-    _finish(writer, 22, 3)
+    finish(writer, *range(22, 25))
     successor.step(SECOND_NS)
     successor.close()
     counters = writer.counters()
@@ -339,10 +321,10 @@ def test_a_tracer_that_dies_at_any_step_is_continued(tmp_path, both_ends, monkey
 def test_a_full_disk_keeps_records_in_the_lane(tmp_path, both_ends, monkeypatch):
     writer, reader = both_ends
     drain = drain_of(reader, tmp_path)
-    _finish(writer, 0, 2)
+    finish(writer, 0, 1)
     drain.step(0)
 
-    _finish(writer, 2, 18)
+    finish(writer, *range(2, 20))
     with monkeypatch.context() as patch:
         patch.setattr(segment_writer.os, "pwrite", full_disk)
         for _ in range(3):
@@ -358,7 +340,7 @@ def test_a_full_disk_keeps_records_in_the_lane(tmp_path, both_ends, monkeypatch)
 def test_other_brokers_segments_are_left_alone(tmp_path, both_ends):
     writer, reader = both_ends
     drain = drain_of(reader, tmp_path)
-    _finish(writer, 0, 2)
+    finish(writer, 0, 1)
     drain.step(0)
     assert recover_directory(tmp_path, broker_id=5) == 0
     assert manifest.segments(tmp_path)[0].closed is None

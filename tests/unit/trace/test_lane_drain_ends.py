@@ -1,51 +1,24 @@
 """What a drain of a lane takes at once, what it waits for, and where it goes on: at the edges."""
 
-import os
-
 import pytest
 
-from mpbroker.trace import lane, lane_drain, manifest, record, segment, segment_writer, statistics
+from mpbroker.trace import lane_drain, manifest, record, segment_writer, statistics
 from mpbroker.trace.lane import LaneCounters
 from mpbroker.trace.record import TraceRecord
-from tests.unit.trace.traces import drain_of, full_request, requests_in
+from tests.harness.descriptors import open_descriptors
+from tests.unit.trace.traces import drain_of, finish, records_in, requests_in
 
 MS = 1_000_000
-
-
-@pytest.fixture
-def both_ends():
-    name = f"/mpbroker-test-{os.getpid()}-drain-ends"
-    made = lane.create(name, processor=2, boot_id=0x1234567890, capacity_records=16)
-    yield made, lane.attach(name)
-    lane.unlink(name)
-
-
-def _finish(writer, *numbers):
-    for number in numbers:
-        writer.native.put(full_request(number).pack())
-
-
-def _records(directory):
-    return [
-        record.unpack(chunk, at)
-        for info in manifest.segments(directory)
-        for chunk in segment.read_chunks(info)
-        for at in range(0, len(chunk), 128)
-    ]
-
-
-def _open_files():
-    return len(os.listdir("/proc/self/fd"))
 
 
 def test_a_step_takes_what_was_there_when_it_began(tmp_path, both_ends):
     """Else a lane that fills as fast as it is emptied would keep the tracer from everything else."""
     writer, reader = both_ends
     drain = drain_of(reader, tmp_path)
-    _finish(writer, *range(3))
+    finish(writer, *range(3))
     drain.step(0)
-    _finish(writer, *range(3, 17))  # thirteen to the end of the lane, and one
-    drain.watch = lambda records, now_ns: _finish(writer, 17, 18) if len(records) > 128 else None
+    finish(writer, *range(3, 17))  # thirteen to the end of the lane, and one
+    drain.watch = lambda records, now_ns: finish(writer, 17, 18) if len(records) > 128 else None
     assert drain.step(0) == 14 and reader.counters().drained == 17
     (info,) = manifest.segments(tmp_path)
     assert (info.progress.written, info.progress.finished) == (17, 17)
@@ -57,7 +30,7 @@ def test_of_a_large_lane_so_many_are_written_at_once(tmp_path, both_ends, monkey
     monkeypatch.setattr(lane_drain, "CHUNK_RECORDS", 4)
     drain, seen = drain_of(reader, tmp_path), []
     drain.watch = lambda records, now_ns: seen.append((len(records) // 128, now_ns))
-    _finish(writer, *range(10))
+    finish(writer, *range(10))
     assert drain.step(7) == 10 and seen == [(4, 7), (4, 7), (2, 7)]
 
 
@@ -65,7 +38,7 @@ def test_a_lane_that_contradicts_its_counters_is_left(tmp_path, both_ends, monke
     """It is somebody's who has written over it: nothing can be read there, and the tracer goes on with the others."""
     writer, reader = both_ends
     drain = drain_of(reader, tmp_path)
-    _finish(writer, 0, 1)
+    finish(writer, 0, 1)
     monkeypatch.setattr(reader, "peek", lambda most: memoryview(b""))
     assert drain.step(0) == 0
 
@@ -76,7 +49,7 @@ def test_what_may_follow_a_step_is_said_for_the_open_segment_alone(tmp_path, bot
     drain = drain_of(reader, tmp_path, segment_bytes=4096 + 7 * 128)
     nothing = (reader.native, None, -1, 0, 0)
     assert drain.tail() == nothing
-    _finish(writer, 0)
+    finish(writer, 0)
     drain.step(0)
     drain.watch = (lambda records, now_ns: None) if watched else None
     found = drain.tail()
@@ -90,9 +63,9 @@ def test_what_may_follow_a_step_is_said_for_the_open_segment_alone(tmp_path, bot
 
 def test_a_segment_that_cannot_be_closed_gives_its_descriptor_back(tmp_path, both_ends, monkeypatch):
     writer, reader = both_ends
-    before = _open_files()
+    before = open_descriptors()
     drain = drain_of(reader, tmp_path)
-    _finish(writer, 0)
+    finish(writer, 0)
     drain.step(0)
 
     def fail(file):
@@ -102,8 +75,8 @@ def test_a_segment_that_cannot_be_closed_gives_its_descriptor_back(tmp_path, bot
         patch.setattr(segment_writer.os, "fsync", fail)
         with pytest.raises(OSError, match="Input/output"):
             drain.close()
-    assert _open_files() <= before and drain.active == {}
-    _finish(writer, 1)
+    assert open_descriptors() <= before and drain.active == {}
+    finish(writer, 1)
     assert drain.step(0) == 1 and requests_in(tmp_path) == [0, 1]
     drain.close()
 
@@ -111,12 +84,12 @@ def test_a_segment_that_cannot_be_closed_gives_its_descriptor_back(tmp_path, bot
 def test_a_drop_notice_says_how_many_where_and_after_which_request(tmp_path, both_ends):
     writer, reader = both_ends
     drain = drain_of(reader, tmp_path)
-    _finish(writer, *range(21))
+    finish(writer, *range(21))
     drain.step(3 * MS)
-    _finish(writer, *range(21, 40))
+    finish(writer, *range(21, 40))
     drain.step(4 * MS)
     drain.step(5 * MS)
-    found = [one for one in _records(tmp_path) if one.kind == record.DROP_NOTICE]
+    found = [one for one in records_in(tmp_path) if one.kind == record.DROP_NOTICE]
     assert [(one.t0_ns, one.seq_lo, one.aux, one.proc_id) for one in found] == [(3 * MS, 16, 5, 2), (4 * MS, 32, 3, 2)]
 
 
@@ -146,16 +119,16 @@ def test_an_event_that_fills_a_segment_ends_it(tmp_path, both_ends):
 def test_the_clock_is_sampled_ten_seconds_after_the_last_time(tmp_path, both_ends):
     writer, reader = both_ends
     drain = drain_of(reader, tmp_path)
-    _finish(writer, 0)
+    finish(writer, 0)
     for now_ms, samples in ((5, 1), (10_004, 1), (10_005, 2), (20_004, 2), (20_005, 3)):
         drain.step(now_ms * MS)
-        assert [one.kind for one in _records(tmp_path)].count(record.CLOCK) == samples, now_ms
+        assert [one.kind for one in records_in(tmp_path)].count(record.CLOCK) == samples, now_ms
 
 
 def test_a_lane_without_a_file_begins_with_what_was_not_drained_yet(tmp_path, both_ends):
     """What was dropped before the tracer came is this segment's loss."""
     writer, reader = both_ends
-    _finish(writer, *range(21))
+    finish(writer, *range(21))
     drain = drain_of(reader, tmp_path)
     drain.step(0)
     drain.close()
@@ -166,12 +139,12 @@ def test_a_lane_without_a_file_begins_with_what_was_not_drained_yet(tmp_path, bo
 def test_where_the_last_files_are_gone_what_they_said_is_not_said_again(tmp_path, both_ends):
     writer, reader = both_ends
     drain = drain_of(reader, tmp_path)
-    _finish(writer, *range(21))
+    finish(writer, *range(21))
     drain.step(0)
     drain.close()
     for path in tmp_path.iterdir():
         path.unlink()
-    _finish(writer, 21, 22)
+    finish(writer, 21, 22)
     after = drain_of(reader, tmp_path)
     assert after.step(0) == 2
     after.close()
@@ -184,18 +157,18 @@ def test_a_file_that_ends_before_what_was_drained_is_not_gone_on_with(tmp_path, 
     """A copy of an older one: what it does not have is a gap, and not written twice."""
     writer, reader = both_ends
     drain = drain_of(reader, tmp_path)
-    _finish(writer, *range(3))
+    finish(writer, *range(3))
     drain.step(0)
     drain.close()
     (older,) = tmp_path.glob("*.mpt")
-    _finish(writer, 3, 4)
+    finish(writer, 3, 4)
     drain.step(0)
     drain.close()
     for path in tmp_path.glob("*.mpt"):
         if path != older:
             path.unlink()
     after = drain_of(reader, tmp_path)
-    _finish(writer, 5)
+    finish(writer, 5)
     assert after.step(0) == 1
     after.close()
     assert [info.opened.first_seq for info in manifest.segments(tmp_path)] == [0, 5]
@@ -205,7 +178,7 @@ def test_a_file_that_ends_before_what_was_drained_is_not_gone_on_with(tmp_path, 
 def test_a_recovered_segment_is_listed_once(tmp_path, both_ends):
     writer, reader = both_ends
     drain = drain_of(reader, tmp_path)
-    _finish(writer, 0, 1)
+    finish(writer, 0, 1)
     drain.step(0)
     drain.close()
     manifest_file = tmp_path / manifest.FILE
@@ -222,9 +195,9 @@ def test_a_segment_takes_what_fits_and_at_least_one(tmp_path, both_ends, odd):
     """Also where less than a record is left: else nothing would ever end it."""
     writer, reader = both_ends
     drain = drain_of(reader, tmp_path, segment_bytes=4096 + 4 * 128 - odd)
-    _finish(writer, 0, 1)
+    finish(writer, 0, 1)
     drain.step(0)  # and a sample of the clock: there is room for one, or for half of one
-    _finish(writer, 2, 3)
+    finish(writer, 2, 3)
     assert drain.step(0) == 2
     assert [row.records for row in manifest.read(tmp_path)] == [4]
     assert [info.opened.first_seq for info in manifest.segments(tmp_path)] == [0, 3]
@@ -233,7 +206,7 @@ def test_a_segment_takes_what_fits_and_at_least_one(tmp_path, both_ends, odd):
 def test_the_age_of_a_segment_counts_from_when_it_was_opened(tmp_path, both_ends):
     writer, reader = both_ends
     drain = drain_of(reader, tmp_path, segment_ms=1000)
-    _finish(writer, 0)
+    finish(writer, 0)
     for now_ms, is_open in ((500, True), (1499, True), (1500, False)):
         drain.step(now_ms * MS)
         assert bool(drain.active) is is_open
@@ -244,7 +217,7 @@ def test_more_losses_than_a_notice_can_say_are_as_many_as_it_can(tmp_path, both_
     drain = drain_of(reader, tmp_path)
     monkeypatch.setattr(reader, "counters", lambda: LaneCounters(2**32, 0, 2**32, 0, 0))
     drain.step(0)
-    assert [one.aux for one in _records(tmp_path) if one.kind == record.DROP_NOTICE] == [0xFFFFFFFF]
+    assert [one.aux for one in records_in(tmp_path) if one.kind == record.DROP_NOTICE] == [0xFFFFFFFF]
 
 
 def test_what_is_gone_is_all_that_had_been_finished(tmp_path, both_ends, monkeypatch):

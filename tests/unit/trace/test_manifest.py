@@ -5,6 +5,7 @@ import os
 import pytest
 
 from mpbroker.trace import manifest
+from tests.harness.descriptors import open_descriptors
 from tests.unit.trace.traces import full_request, write_segment
 
 
@@ -78,11 +79,11 @@ def test_a_line_that_is_added_is_on_the_disk_and_this_users(tmp_path, monkeypatc
     path, synced = tmp_path / manifest.FILE, []
     if torn:
         path.write_bytes(torn)
-    info, before = write_segment(tmp_path, [full_request(0)]), len(os.listdir("/proc/self/fd"))
+    info, before = write_segment(tmp_path, [full_request(0)]), open_descriptors()
     monkeypatch.setattr(manifest.os, "fsync", lambda file: synced.append((os.fstat(file).st_size, path.read_bytes())))
     manifest.append(tmp_path, info)
     whole = path.read_bytes()
-    assert synced == [(len(whole), whole)] and len(os.listdir("/proc/self/fd")) <= before
+    assert synced == [(len(whole), whole)] and open_descriptors() <= before
     assert whole.startswith(torn + b"\n" if torn else b"{") and [row.file for row in manifest.read(tmp_path)] == [
         info.path.name
     ]

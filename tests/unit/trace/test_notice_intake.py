@@ -125,10 +125,12 @@ def test_without_a_pipe_and_without_writers_nothing_happens(tmp_path):
 def test_a_change_of_role_is_no_processors(tmp_path, leader, known):
     told, fields = [], (5, 0xDEADBEEF, 3, 7, 0, 1, 40, 12, 2)
     reading, writing = os.pipe2(os.O_NONBLOCK)
-    os.write(writing, notice.encode(RoleChanged(*fields, leader)))
-    intake = NoticeIntake(reading, DictionaryWriter(tmp_path, 1, 2), lambda *how: told.append(how))
-    assert intake.take() == 1 and told == [(notice.NO_PROCESSOR, RoleChange(*fields, known).pack(0))]
-    os.close(reading), os.close(writing)
+    try:
+        os.write(writing, notice.encode(RoleChanged(*fields, leader)))
+        intake = NoticeIntake(reading, DictionaryWriter(tmp_path, 1, 2), lambda *how: told.append(how))
+        assert intake.take() == 1 and told == [(notice.NO_PROCESSOR, RoleChange(*fields, known).pack(0))]
+    finally:
+        os.close(reading), os.close(writing)
 
 
 def test_every_descriptor_is_a_pipe(tmp_path, monkeypatch):

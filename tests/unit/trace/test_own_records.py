@@ -14,6 +14,7 @@ from mpbroker.trace.gauge_sampler import GaugeSampler
 from mpbroker.trace.process_event import DIED, STARTED
 from mpbroker.trace.process_watch import ProcessWatch
 from mpbroker.trace.topic_names import TopicNames
+from tests.harness.descriptors import open_descriptors
 from tests.harness.small_core import small_plan
 
 
@@ -60,11 +61,11 @@ def test_a_process_that_ended_is_left_out_and_its_descriptor_closed(memory, page
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     begin(memory, 48, child.pid)
     sampler = GaugeSampler()
-    open_before = len(os.listdir("/proc/self/fd"))
+    open_before = open_descriptors()
     assert len(sampler.sample(1, page.processes(), ())) == 1
     child.communicate(b"\n")
     assert sampler.sample(2, page.processes(), ()) == []
-    assert len(os.listdir("/proc/self/fd")) <= open_before
+    assert open_descriptors() <= open_before
     sampler.close()
 
 

@@ -3,7 +3,7 @@
 import struct
 
 from mpbroker import _native
-from mpbroker.trace import clock_sample, record
+from mpbroker.trace import record
 from mpbroker.trace.record import TraceRecord
 
 
@@ -91,15 +91,6 @@ def test_meaning_of_fields():
     assert one._replace(flags=3 << record.SAMPLE_SHIFT).weight == 8
     assert one.stage_ns(record.STAGES.index("dequeued")) == 4 * 64
     assert one.stage_ns(record.STAGES.index("send_done")) is None
-
-
-def test_clock_sample_survives_its_record():
-    sample = clock_sample.take()
-    data = sample.pack_record(seq_lo=9, processor=3)
-    assert clock_sample.unpack_record(b"??" + data, 2) == sample
-    again = record.unpack(data)
-    assert (again.kind, again.seq_lo, again.proc_id, again.t0_ns) == (record.CLOCK, 9, 3, sample.monotonic_ns)
-    assert sample.offset_ns == sample.realtime_ns - sample.monotonic_ns
 
 
 def test_of_what_nobody_says_nothing_is_known():

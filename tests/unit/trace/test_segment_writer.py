@@ -6,6 +6,7 @@ import time
 import pytest
 
 from mpbroker.trace import record, segment, segment_writer
+from tests.harness.descriptors import open_descriptors
 from tests.unit.trace.traces import CLOCK, full_request
 
 
@@ -50,11 +51,11 @@ def test_a_header_that_finds_no_room_leaves_neither_file_nor_descriptor(tmp_path
                 path.unlink()
         raise OSError("full")
 
-    before = set(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     with monkeypatch.context() as patched, pytest.raises(OSError, match="full"):
         patched.setattr(segment_writer, "_write_all", full)
         segment_writer.create(tmp_path, OPENED, PROGRESS)
-    assert list(tmp_path.iterdir()) == [] and set(os.listdir("/proc/self/fd")) == before
+    assert list(tmp_path.iterdir()) == [] and open_descriptors() == before
 
 
 def test_a_name_that_is_taken_is_passed_over_as_long_as_there_are_any(tmp_path, monkeypatch):
@@ -114,7 +115,7 @@ def test_records_are_on_the_disk_before_the_segment_is_closed_and_the_close_fiel
 def test_a_segment_that_cannot_be_recovered_gives_its_descriptor_back(tmp_path, monkeypatch):
     writer = segment_writer.create(tmp_path, OPENED, PROGRESS)
     writer.abandon()
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
 
     def full(*_how):
         raise OSError(28, "No space left on device")
@@ -122,7 +123,7 @@ def test_a_segment_that_cannot_be_recovered_gives_its_descriptor_back(tmp_path, 
     monkeypatch.setattr(segment_writer, "_write_all", full)
     with pytest.raises(OSError, match="No space"):
         segment_writer.recover(segment.read_info(writer.path)._replace(progress=PROGRESS._replace(written=8)))
-    assert len(os.listdir("/proc/self/fd")) <= before
+    assert open_descriptors() <= before
 
 
 def test_every_descriptor_is_given_back_once(tmp_path, monkeypatch):

@@ -1,8 +1,9 @@
 """Traces for tests: requests with known stage times, written through the real lane and segment code."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
-from mpbroker.trace import lane, record, segment, segment_writer
+from mpbroker.trace import lane, manifest, record, segment, segment_writer
 from mpbroker.trace.clock_sample import ClockSample
 from mpbroker.trace.lane_drain import LaneDrain, Limits, Origin
 from mpbroker.trace.record import NOT_REACHED, STAGES, TraceRecord
@@ -76,12 +77,27 @@ def drain_of(one: lane.Lane, directory: Path, segment_bytes: int = 1 << 20, segm
     return LaneDrain(one, directory, ORIGIN, Limits(segment_bytes, segment_ms))
 
 
+def finish(writer: lane.Lane, *numbers: int) -> None:
+    """A processor's requests of these numbers are done: they stand in its lane."""
+    for number in numbers:
+        writer.native.put(full_request(number).pack())
+
+
+def records_in(directory: Path) -> list[TraceRecord]:
+    """All records of a directory's segments, of whatever kind."""
+    return _records(manifest.segments(directory))
+
+
 def requests_in(directory: Path) -> list[int]:
     """Correlation ids of all requests in a directory's segments, in file order."""
-    found = []
-    for path in sorted(directory.glob("*.mpt")):
-        for chunk in segment.read_chunks(segment.read_info(path)):
-            found += [
-                one.corr_id for one in (record.unpack(chunk, at) for at in range(0, len(chunk), 128)) if one.kind == 0
-            ]
-    return found
+    infos = map(segment.read_info, sorted(directory.glob("*.mpt")))
+    return [one.corr_id for one in _records(infos) if one.kind == record.REQUEST]
+
+
+def _records(infos: Iterable[segment.SegmentInfo]) -> list[TraceRecord]:
+    return [
+        record.unpack(chunk, at)
+        for info in infos
+        for chunk in segment.read_chunks(info)
+        for at in range(0, len(chunk), 128)
+    ]
