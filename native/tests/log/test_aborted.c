@@ -202,6 +202,30 @@ static void failures(void)
     CHECK_EQ(count, wanted);
 }
 
+/* Whoever reads from the third segment on needs no entry of the first one, which are all damaged. */
+static void damage_before(void)
+{
+    static uint8_t kept[(FIRST_ABORTS + 40) * MPB_TXN_INDEX_ENTRY_BYTES], bad[sizeof kept];
+    struct mpb_aborted found[ROOM];
+    uint32_t wanted, count;
+    const struct mpb_segment_list *list;
+    CHECK_EQ(mpb_segment_list_get(&f.log, &f.core.partitions[0], now(), &list), 0);
+    CHECK_EQ(list->count, 4);
+    struct mpb_read_plan plan = plan_from(list->bases[2], 1 << 20);
+    CHECK_EQ(plan.base, list->bases[2]);
+    CHECK_EQ(mpb_log_aborted(&f.log, &plan, plan.base, found, ROOM, &wanted), 0);
+    CHECK(wanted > 0);
+    int fd = openat(f.log.dir_fd[0], "t-0/00000000000000000000.txnindex", O_RDWR);
+    ssize_t bytes = pread(fd, kept, sizeof kept, 0);
+    CHECK(bytes >= FIRST_ABORTS * MPB_TXN_INDEX_ENTRY_BYTES && bytes < (ssize_t)sizeof kept);
+    memset(bad, 0xff, sizeof bad);
+    CHECK_EQ(pwrite(fd, bad, (size_t)bytes, 0), bytes);
+    CHECK_EQ(mpb_log_aborted(&f.log, &plan, plan.base, found, ROOM, &count), 0);
+    CHECK_EQ(count, wanted);
+    CHECK_EQ(pwrite(fd, kept, (size_t)bytes, 0), bytes);
+    close(fd);
+}
+
 static void damage(void)
 {
     struct mpb_aborted found[ROOM];
@@ -255,6 +279,7 @@ int main(void)
     from_everywhere();
     bounds();
     failures();
+    damage_before();
     damage();
     fixture_close(&f);
     printf("aborted: %u transactions, %lu checks\n", all_count, checks_made);

@@ -10,6 +10,8 @@
 #include "log/log_flush.h"
 #include "log/log_io.h"
 #include "shm/metadata.h"
+#include "tests/shm/counted_frees.h"
+#include "tests/stepping/refused.h"
 
 enum { RECORDS = 60, NEW_PARTITION = 5 };
 
@@ -200,6 +202,14 @@ static void handles_that_are_asked_for(void)
     CHECK_EQ(mpb_log_open(&other, &f.core, MPB_MAX_SLOTS - 1, dirs, 1, 8, &bad), 0);
     mpb_log_close(&other);
     CHECK_EQ(mpb_log_open(&other, &f.core, MPB_MAX_SLOTS, dirs, 1, 8, &bad), -EINVAL);
+    for (int good = 0; good < 2 && CAN_REFUSE; good++) { /* of the two tables that a handle needs */
+        unsigned long before = frees;
+        refuse(BY_CALLOC, good);
+        int error = mpb_log_open(&other, &f.core, 0, dirs, 1, 8, &bad);
+        refuse(NO_ALLOCATION, 0);
+        CHECK_EQ(error, -ENOMEM);
+        CHECK_EQ(frees, before + (unsigned long)good);
+    }
     snprintf(nowhere, sizeof nowhere, "%s/nowhere", f.dir);
     dirs[0] = dirs[2] = nowhere; /* the first holds the store; others may be lacking */
     CHECK_EQ(mpb_log_open(&other, &f.core, 0, dirs, 1, 8, &bad), -ENOENT);

@@ -180,6 +180,8 @@ static void test_a_gap_between_segments(void)
     change_file(0, "log", 3 * BYTES - 1); /* a batch that is cut off is none */
     CHECK_EQ(mpb_log_find(&f.log, 0, NULL, batch[2].first, MPB_READ_TO_END, 1 << 20, true, &plan), 0);
     CHECK_EQ(plan.first_offset, batch[2 * A_SEGMENT].first);
+    CHECK_EQ(mpb_log_find(&f.log, 0, NULL, batch[2].first, batch[A_SEGMENT].first, 1 << 20, true, &plan), 0);
+    CHECK_EQ(plan.length, 0);            /* what is left of it neither */
     change_file(BATCHES - 1, "log", 10); /* but in the active segment everything has been committed */
     CHECK_EQ(mpb_log_find(&f.log, 0, NULL, end_offset - 1, MPB_READ_TO_END, 1 << 20, true, &plan),
              MPB_ERR_CORRUPT_MESSAGE);

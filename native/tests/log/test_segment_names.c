@@ -6,6 +6,7 @@
 
 #include "log/log_flush.h"
 #include "log/segment_list.h"
+#include "tests/stepping/refused.h"
 
 static struct fixture f;
 
@@ -53,6 +54,30 @@ static void names(void)
         CHECK(list->bases[i - 1] < list->bases[i]);
     row()->log_dir = f.log.dir_count; /* that is none */
     CHECK_EQ(mpb_segment_list_all(&f.log, row(), &list), -ENOENT);
+    fixture_close(&f);
+}
+
+/* A list without room for the active segment is none: it is made again when it is asked for, whole. */
+static void no_memory_for_a_list(void)
+{
+    enum { BELOW = 16, ACTIVE = 99 }; /* as many as there is room for at first */
+    const struct mpb_segment_list *list;
+    fixture_open(&f);
+    fixture_partition(&f, 0);
+    for (int i = 1; i < BELOW; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "%020d.log", i);
+        make_file(name);
+    }
+    struct mpb_partition_copy copy = *now();
+    copy.active_base = ACTIVE;
+    refuse(BY_REALLOC, 1); /* but that room */
+    int error = mpb_segment_list_get(&f.log, row(), &copy, &list);
+    refuse(NO_ALLOCATION, 0);
+    CHECK_EQ(error, CAN_REFUSE ? -ENOMEM : 0);
+    CHECK_EQ(list->count, CAN_REFUSE ? BELOW : BELOW + 1);
+    CHECK_EQ(mpb_segment_list_get(&f.log, row(), &copy, &list), 0);
+    CHECK(list->count == BELOW + 1 && list->bases[BELOW] == ACTIVE);
     fixture_close(&f);
 }
 
@@ -199,6 +224,7 @@ int main(void)
     many_segments();
     nothing_in_it();
     names();
+    no_memory_for_a_list();
     uncommitted();
     stale();
     the_longest_name();

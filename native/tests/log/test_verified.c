@@ -214,6 +214,36 @@ static void cut_at_the_front(void)
     fixture_close(&f);
 }
 
+/* Whoever asks from the last of three segments on is answered without the first one, of which nothing is left. */
+static void segments_before_are_not_needed(void)
+{
+    struct mpb_epoch_start found[8];
+    uint32_t count;
+    mpb_segment_close_all(&f.log);
+    CHECK_EQ(unlinkat(f.log.dir_fd[0], "t-0/00000000000000000000.log", 0), 0);
+    CHECK_EQ(mpb_partition_lock(&f.log, 0), 0);
+    CHECK_EQ(mpb_epoch_scan(&f.log, 0, now()->active_base, found, 8, &count), 0);
+    CHECK(count > 0 && found[0].offset == now()->active_base && found[0].epoch == now()->leader_epoch);
+    CHECK_EQ(mpb_epoch_scan(&f.log, 0, now()->active_base - 1, found, 8, &count), 0);
+    CHECK(count > 0 && found[0].offset == now()->active_base - 2);
+    mpb_partition_unlock(&f.log, 0);
+    CHECK(mpb_log_dir_online(&f.core, 0));
+}
+
+/* A segment that was just begun says nothing, which is no error. */
+static void an_empty_segment_has_none(void)
+{
+    struct mpb_epoch_start found[8];
+    uint32_t count = 7;
+    CHECK_EQ(mpb_roll(&f.log, 0, 7000), 0);
+    CHECK(now()->active_base == now()->leo && now()->position == 0);
+    CHECK_EQ(mpb_partition_lock(&f.log, 0), 0);
+    CHECK_EQ(mpb_epoch_scan(&f.log, 0, now()->leo, found, 8, &count), 0);
+    CHECK_EQ(count, 0);
+    mpb_partition_unlock(&f.log, 0);
+    CHECK(mpb_log_dir_online(&f.core, 0) && counted(&f, MPB_C_LOG_IO_ERRORS) == 0);
+}
+
 /* The epochs of a log's batches, from the one that holds an offset on: the first of each, as many as there is room for. */
 static void epochs_are_scanned(void)
 {
@@ -255,6 +285,8 @@ static void epochs_are_scanned(void)
     }
     CHECK(mpb_epoch_scan(&f.log, 0, now()->leo, found, 8, &count) == 0 && count == 0);
     mpb_partition_unlock(&f.log, 0);
+    segments_before_are_not_needed();
+    an_empty_segment_has_none();
     fixture_close(&f);
 }
 

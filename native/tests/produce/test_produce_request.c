@@ -2,6 +2,7 @@
  * before its end is none, and what is not ordinary is left with its reason. And the table of topics that are served so. */
 #include "produce/produce_request.h"
 #include "tests/shm/counted_frees.h"
+#include "tests/stepping/refused.h"
 #include "tests/produce/produce_frames.h"
 
 enum { PARTITIONS = 40, TOPICS = 40, BATCH = MPB_BATCH_HEADER_BYTES + 7 + ASK_VALUE_BYTES };
@@ -354,6 +355,22 @@ static void test_topics(void)
     CHECK(mpb_native_by_id(&topics, id) == NULL);
 }
 
+/* Without memory for it, or for its partitions, a topic is not known, and nothing of it is left. */
+static void test_no_memory_for_a_topic(void)
+{
+    for (enum allocation kind = BY_MALLOC; kind <= BY_CALLOC && CAN_REFUSE; kind++) {
+        const unsigned long before = frees;
+        refuse(kind, 0);
+        const struct mpb_native_topic *made = add("topic", 5, 200, 3, 1);
+        refuse(NO_ALLOCATION, 0);
+        CHECK(made == NULL && topics.count == 0);
+        CHECK_EQ(frees, before + FREES_COUNT); /* of the two there is one */
+        CHECK(mpb_native_by_name(&topics, (const uint8_t *)"topic", 5) == NULL);
+    }
+    CHECK(add("topic", 5, 200, 3, 1) != NULL);
+    mpb_native_forget(&topics);
+}
+
 /* Half of the places, whatever their hashes: each is found, by name and by the same beginning of an id. */
 static void test_many_topics(void)
 {
@@ -436,6 +453,7 @@ static void test_what_is_forgotten(void)
 int main(void)
 {
     test_topics();
+    test_no_memory_for_a_topic();
     test_many_topics();
     test_places();
     test_what_is_forgotten();

@@ -212,6 +212,25 @@ static void test_room_for_others(void)
     }
 }
 
+/* A processor that is alone leaves no room: its plane takes as many as the bound says, in several rings as in one. */
+static void test_all_room_for_one_that_is_alone(void)
+{
+    static const struct world_plan alone = {1, 4, 0, 6, 4, 2, 2, 64 << 10, 256 << 10};
+    for (uint32_t discipline = MPB_FIFO; discipline <= MPB_FAIR; discipline += MPB_FAIR - MPB_FIFO) {
+        struct world one;
+        struct mpb_processor p;
+        world_open(&one, &alone);
+        world_reset(&one);
+        CHECK_EQ(mpb_processor_open(&p, &one.core, 0), 0);
+        CHECK(mpb_processor_use(&p, discipline));
+        for (uint32_t id = 0; id < 4; id++)
+            CHECK_EQ(submit(&p, MPB_PLANE_DATA, id, 100), id);
+        CHECK_EQ(submit(&p, MPB_PLANE_DATA, 4, 100), MPB_PLANE_FULL);
+        mpb_processor_close(&p);
+        world_close(&one);
+    }
+}
+
 /* It says so itself while it pushes, and not afterwards; and that it waits for room when there is none. */
 static void test_it_says_so_itself(void)
 {
@@ -364,6 +383,7 @@ int main(void)
     test_where_a_request_lies();
     test_whose_rows();
     test_room_for_others();
+    test_all_room_for_one_that_is_alone();
     test_it_says_so_itself();
     test_a_ring_without_a_place();
     test_rings_in_use();

@@ -26,14 +26,21 @@ static void whole_life(void *unused)
     mpb_sent(&p, (uint32_t)entry, 1, false);
 }
 
-static void test_each_is_counted_once(const char *point, uint64_t before)
+struct death {
+    const char *point;
+    uint32_t received, finished; /* counted by then */
+};
+
+static void test_each_is_counted_once(const struct death *death, uint64_t before)
 {
     struct mpb_processor p;
     struct mpb_recovery done;
     world_reset(&w);
     mpb_store_relaxed(&w.core.counters[MPB_SLOT_PROCESSORS].value[MPB_C_REQUESTS_RECEIVED], before);
     mpb_store_relaxed(&w.core.counters[MPB_SLOT_PROCESSORS].value[MPB_C_REQUESTS_FINISHED], before);
-    CHECK(killed_at(&w.core, point, whole_life, NULL));
+    CHECK(killed_at(&w.core, death->point, whole_life, NULL));
+    CHECK_EQ(counted(MPB_C_REQUESTS_RECEIVED), before + death->received);
+    CHECK_EQ(counted(MPB_C_REQUESTS_FINISHED), before + death->finished);
     mpb_add_relaxed(&w.core.processes[MPB_SLOT_PROCESSORS].incarnation, 1);
     CHECK_EQ(mpb_processor_open(&p, &w.core, 0), 0);
     for (int twice = 0; twice < 2; twice++) { /* and a repair that is done again counts nothing */
@@ -47,13 +54,15 @@ static void test_each_is_counted_once(const char *point, uint64_t before)
 
 int main(void)
 {
-    static const char *const POINTS[] = {"processor.received.counting", "processor.received.counted",
-                                         "processor.finished.counting", "processor.finished.counted"};
+    static const struct death DEATHS[] = {{"processor.received.counting", 0, 0},
+                                          {"processor.received.counted", 1, 0},
+                                          {"processor.finished.counting", 1, 0},
+                                          {"processor.finished.counted", 1, 1}};
     static const uint64_t BEFORE[] = {0, 1, 6, (1 << 29) - 1, 1 << 29}; /* the marks have 29 bits of the count */
     world_open(&w, &small_plan);
-    for (size_t point = 0; point < sizeof POINTS / sizeof *POINTS; point++)
+    for (size_t death = 0; death < sizeof DEATHS / sizeof *DEATHS; death++)
         for (size_t before = 0; before < sizeof BEFORE / sizeof *BEFORE; before++)
-            test_each_is_counted_once(POINTS[point], BEFORE[before]);
+            test_each_is_counted_once(&DEATHS[death], BEFORE[before]);
     world_close(&w);
     printf("processor deaths: %lu checks\n", checks_made);
     return 0;

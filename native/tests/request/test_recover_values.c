@@ -443,6 +443,30 @@ static void test_a_processor(void)
     }
 }
 
+/* As many rows as there can be, the last few of which fill up the tables of the repair: nothing behind them is touched, as
+ * a sanitizer sees. */
+static void test_the_most_rows(void)
+{
+    static const uint32_t OWNERS[] = {MPB_SLOT_PROCESSORS};
+    for (uint32_t rows = (1u << MPB_INDEX_BITS) - 66; rows <= (1u << MPB_INDEX_BITS) - 2; rows++) {
+        struct mpb_recovery done;
+        struct mpb_processor p;
+        struct mpb_handler h;
+        draw(OWNERS, 1);
+        for (uint32_t processor = 0; processor < PROCESSORS; processor++)
+            mpb_store_relaxed(&w.core.doorbells->processor_mark[processor].entries_high, 0);
+        CHECK_EQ(mpb_processor_open(&p, &w.core, 0), 0);
+        CHECK_EQ(mpb_handler_open(&h, &w.core, 0), 0);
+        w.core.entry_count = rows; /* no other one is ever looked at: none was used */
+        mpb_recover_processor(&p, &done);
+        mpb_recover_handler(&h, &done);
+        w.core.entry_count = ENTRIES;
+        CHECK_EQ(counted(MPB_SLOT_PROCESSORS, MPB_C_RECOVERIES) + counted(MPB_SLOT_HANDLERS, MPB_C_RECOVERIES), 2);
+        mpb_handler_close(&h);
+        mpb_processor_close(&p);
+    }
+}
+
 /* ------------------------------------------------------------------ controller */
 /* What it had claimed, and what an earlier repair put back without a hint, is hinted; in its own ring of commands, beside
  * which a ring of entries lies. */
@@ -507,6 +531,7 @@ int main(void)
     test_an_append_that_was_begun();
     test_room_of_answers();
     test_a_processor();
+    test_the_most_rows();
     test_a_controller();
     world_close(&w);
     printf("recover values: %lu checks\n", checks_made);
