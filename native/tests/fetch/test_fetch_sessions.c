@@ -1,6 +1,8 @@
 /* Fetch sessions beside a naive model of KIP-227: any requests in any order, and after each of them the answer tells what the
  * client does not know yet, and the row in shared memory holds what it knows now, in the order in which it is read. */
 #include "tests/fetch/fetch_play.h"
+#include "tests/stepping/guarded.h"
+#include "fetch/fetch_answer.h"
 #include "fetch/session_table.h"
 
 enum { CLIENTS = 3, MODEL_PARTS = 8 };
@@ -277,8 +279,39 @@ static void test_beside_the_model(void)
     CHECK(full_ones > 300 && incremental_ones > 1500 && quiet_ones > 100 && left_ones > 300);
 }
 
+/* As many partitions as a request can have, behind which nothing may be looked at; and where there are no records to be
+ * sent, no log is asked for them. */
+static void test_the_most_partitions(void)
+{
+    static const struct mpb_native_topic topic = {.name = "topic", .name_length = 5};
+    static struct mpb_fetch_request all = {.version = 12, .count = MPB_FETCH_PARTITIONS};
+    static uint8_t frame[MPB_FETCH_PARTITIONS * 64];
+    CHECK_EQ(sizeof all, offsetof(struct mpb_fetch_request, parts) + sizeof all.parts);
+    for (int32_t i = 0; i < MPB_FETCH_PARTITIONS; i++) {
+        all.parts[i].topic = &topic;
+        all.parts[i].asked.partition = i;
+        all.parts[i].asked.high_watermark = -1; /* which is not what its plan says */
+    }
+    const struct guarded guarded = guarded_open(sizeof all);
+    struct mpb_fetch_request *request = (void *)guarded_copy(&guarded, &all, sizeof all);
+    struct mpb_fetch_turn turn = {.request = request};
+    uint32_t none = mpb_fetch_answer(request, 77, NULL, NULL);
+    for (turn.kind = MPB_FETCH_SESSIONLESS; turn.kind <= MPB_FETCH_INCREMENTAL; turn.kind++) {
+        for (uint32_t i = 0; i < MPB_FETCH_PARTITIONS; i++)
+            request->parts[i].told = false;
+        mpb_fetch_session_choose(&turn);
+        for (uint32_t i = 0; i < MPB_FETCH_PARTITIONS; i++)
+            CHECK(request->parts[i].told);
+    }
+    uint32_t length = mpb_fetch_answer(request, 77, NULL, NULL);
+    CHECK(length > none + MPB_FETCH_PARTITIONS * 34 && length <= sizeof frame);
+    CHECK_EQ(mpb_fetch_answer(request, 77, NULL, frame), length);
+    CHECK_EQ(mpb_be32(frame), length - 4);
+}
+
 int main(void)
 {
+    test_the_most_partitions();
     play_open(&small_plan);
     test_beside_the_model();
     play_close();
