@@ -140,6 +140,18 @@ def test_what_is_gone_does_not_come_back_by_an_older_batch():
     assert image.apply(2, store._history[2]) == [] and image.rev == 2
 
 
+def test_an_own_write_that_was_found_gone_does_not_come_back_with_the_watchs_batch_of_it():
+    """The store is asked again before the watch has told of the write, and after somebody deleted what was written."""
+    store, image = MemoryStore(), ClusterImage(KEYS)
+    written = [put(KEYS.broker(1), broker_record(1))]
+    store.txn([], written, tag="")
+    assert [change.kind for change in image.commit(1, written)] == ["broker"]
+    store.txn([], [Delete(KEYS.broker(1))], tag="")
+    assert [change.after for change in image.correct({KEYS.broker(1): store.get(KEYS.broker(1))[1]})] == [None]
+    assert image.apply(1, store._history[1]) == [] and not image.alive(1)
+    assert image.apply(2, store._history[2]) == [] and not image.alive(1)
+
+
 def test_a_partition_beyond_a_topic_has_nobody():
     store = MemoryStore()
     topic_id = TOPICS["a"]

@@ -243,3 +243,17 @@ def test_a_keeper_begins_with_rows_that_a_dead_process_lost_and_counts_whom_it_f
     job.do_work()
     before_ms = world.clock.wall_ms() - world.config.producer_id_expiration_ms
     assert log.swept == 1 and log.expired == [(0, before_ms, before_ms)] and counted == [("producers_forgotten", 3)]
+
+
+@pytest.mark.parametrize(("short_ms", "before_ms"), [(1, 0), (0, "begin")])
+def test_before_a_broker_has_run_for_so_long_no_time_at_all_is_too_long_ago(world, short_ms, before_ms):
+    """Not even that of a batch at the beginning of time."""
+    world.create()
+    log, began = FakeLog(10, 1), Began(world.clock.wall_ms(), world.clock.monotonic_ms())
+    keeper = fake_keeper(world, log, [])
+    keeper.began = began
+    job = ProducerExpiration(keeper)
+    world.clock.advance(world.config.producer_id_expiration_ms - short_ms)
+    job.do_work()
+    before_ms = began.wall_ms if before_ms == "begin" else before_ms
+    assert log.expired == [(0, before_ms, before_ms)]

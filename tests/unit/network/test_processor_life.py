@@ -11,7 +11,7 @@ from mpbroker import _native
 from mpbroker.config.load_config import load_broker_config
 from mpbroker.network import processor as module
 from mpbroker.network.connection_notices import ConnectionNotices
-from mpbroker.network.fd_passing import MAX_RECEIVED_BYTES, address_bytes
+from mpbroker.network.fd_passing import address_bytes
 from mpbroker.network.listener_acceptor import stamp_arrivals
 from mpbroker.network.processor import MAX_ANSWERS_PER_TURN, MAX_NEW_CONNECTIONS_PER_TURN, Processor
 from mpbroker.shm.counters import Counter
@@ -214,18 +214,21 @@ def test_a_drain_ends_in_time_whatever_is_in_flight(monkeypatch, timeout_ms):
 
 
 def test_only_quiet_connections_are_passed_back_and_only_while_there_is_room():
+    """With at most 64 KiB of what was received, as ADR 19 says."""
     life, let_go, counted = Life(pass_back=[True, False]), [], []
     usual = {"in_flight": False, "out_count": 0, "large": False, "waits": False, "large_view": None, "address": LOCAL}
     channels = {
         fd: SimpleNamespace(fd=fd, port=70 + fd, buffered=lambda: 0, peek=lambda most, fd=fd: (fd, most), **usual)
-        for fd in (3, 4, 5, 6)
+        for fd in (2, 3, 4, 5, 6)
     }
+    channels[2].buffered = lambda: (64 << 10) + 1
     channels[3].waits = True
+    channels[4].buffered = lambda: 64 << 10
     made = of_parts(life, _by_fd=channels, _let_go=lambda one, reason: let_go.append((one.fd, reason)))
     made._handover.pass_back, made._count = life.call("pass_back"), counted.append
     assert made._pass_back() == 1
     assert [(words[1], words[2][1], words[3]) for words in life.done] == [
-        (fd, 70 + fd, (fd, MAX_RECEIVED_BYTES)) for fd in (4, 5)
+        (fd, 70 + fd, (fd, 64 << 10)) for fd in (4, 5)
     ]
     assert life.done[0][2][:1] == (LOCAL,) and let_go == [(4, CloseReason.STOPPING)]
     assert counted == [Counter.CONNECTIONS_PASSED_BACK]

@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from mpbroker.supervisor.shared_state import TRACE_NOTICES_BYTES
 from mpbroker.trace import notice, notice_intake, record
 from mpbroker.trace.dictionary_writer import DictionaryWriter
 from mpbroker.trace.notice import (
@@ -81,6 +82,21 @@ def test_a_turn_is_bounded(world, monkeypatch):
     os.write(world.writing, line * 50)
     turns = [world.intake.take() for _ in range(50 * len(line) // 300 + 1)]
     assert max(turns) <= 300 // len(line) + 1 and sum(turns) == 50
+
+
+def test_a_turn_reads_twice_what_the_pipe_holds(world, monkeypatch):
+    """However fast others write into it."""
+    asked = []
+
+    def read(fd, most):
+        asked.append((fd, most))
+        return b"\n" * most
+
+    monkeypatch.setattr(notice_intake.os, "read", read)
+    monkeypatch.setattr(world.intake, "_take_line", lambda line: None)
+    world.intake.take()
+    assert {fd for fd, _ in asked} == {world.reading}
+    assert sum(most for _, most in asked) == 2 * TRACE_NOTICES_BYTES
 
 
 def test_a_successor_closes_what_its_predecessor_had_open(world):
