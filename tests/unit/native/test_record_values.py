@@ -1,5 +1,6 @@
 """Functions of record batches at the bounds of their buffers, and every part of what they return in its place."""
 
+import ctypes
 import struct
 
 import pytest
@@ -185,6 +186,26 @@ def test_how_far_a_key_map_may_be_filled():
     assert keys.learn(encode_batch(many[:50]), 0, LARGE)[0] == _native.COMPACT_END and keys.count == 50
     assert keys.learn(encode_batch(many[50:], base_offset=50), 0, LARGE) == (_native.COMPACT_FULL, 0)
     assert keys.learn(encode_batch(many[:50], base_offset=50), 0, LARGE)[0] == _native.COMPACT_END and keys.count == 50
+
+
+def places_of(keys):
+    """The memory of a key map, which nothing tells of: behind the head of the object the address, and for how many."""
+    address, capacity = struct.unpack("<QQ", ctypes.string_at(id(keys) + object.__basicsize__, 16))
+    assert capacity == 100
+    return ctypes.string_at(address, 24 * capacity)
+
+
+def test_a_key_stands_in_its_map_by_the_seed_that_was_given():
+    """As the authors of SipHash publish it for 128 bits, the bytes from 0 to 15 as seed, and nothing hashed. Another seed
+    gives another hash: who does not know it cannot make two keys meet."""
+    published = bytes.fromhex("a3817f04ba25a8e66df67214c7550293")
+    for seed, stands_there in ((bytes(range(16)), True), (bytes(16), False), (bytes(range(1, 17)), False)):
+        keys = _native.KeyMap(24 * 100, 0.5, seed)
+        assert keys.learn(encode_batch([(b"", b"v", 5)]), 0, LARGE)[0] == _native.COMPACT_END
+        at = 24 * (int.from_bytes(published[:8], "little") % 100)
+        place = published + struct.pack("<q", 1)
+        assert (places_of(keys)[at : at + 24] == place) is stands_there
+        assert places_of(keys).count(bytes(24)) == 99, "it stands somewhere"
 
 
 def test_how_many_ranges_were_aborted():
