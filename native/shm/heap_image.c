@@ -63,6 +63,8 @@ static struct work *begin_work(void)
     size_t length = 0, most = sizeof work->maps - 1;
     if (work == MAP_FAILED || maps < 0) {
         close(maps);
+        if (work != MAP_FAILED)
+            munmap(work, sizeof *work);
         return NULL;
     }
     for (ssize_t got; length < most && (got = read(maps, work->maps + length, most - length)) > 0;)
