@@ -35,6 +35,7 @@ struct memory_call {
 static uint8_t *ground;
 static struct {
     char maps[1 << 18];
+    uint8_t *text_end;
     size_t maps_read, piece; /* of the mappings: so many bytes a call */
     uint64_t pages[GROUND_PAGES];
     nlink_t tasks;
@@ -139,6 +140,9 @@ int close(int fd)
 ssize_t read(int fd, void *into, size_t bytes)
 {
     CHECK_EQ(fd, kernel.fd_of_maps);
+    if (kernel.maps_read == 0)
+        kernel.text_end = (uint8_t *)into + bytes;
+    CHECK((uint8_t *)into + bytes == kernel.text_end); /* where the room for it ends */
     size_t left = strlen(kernel.maps) - kernel.maps_read, taken = left < bytes ? left : bytes;
     taken = taken < kernel.piece ? taken : kernel.piece;
     memcpy(into, kernel.maps + kernel.maps_read, taken);
@@ -200,7 +204,8 @@ void *mmap(void *at, size_t bytes, int rights, int how, int fd, off_t offset)
 {
     no_signal_comes();
     if (fd < 0) { /* for the work */
-        CHECK(at == NULL && rights == (PROT_READ | PROT_WRITE) && how == (MAP_SHARED | MAP_ANONYMOUS));
+        CHECK(at == NULL && fd == -1 && offset == 0);
+        CHECK(rights == (PROT_READ | PROT_WRITE) && how == (MAP_SHARED | MAP_ANONYMOUS));
         if (kernel.work_at == MAP_FAILED)
             return MAP_FAILED;
         kernel.works++;
