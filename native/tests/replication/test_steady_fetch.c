@@ -20,6 +20,7 @@ static struct {
     const uint8_t *bytes;
     size_t left;
     int error, interrupts; /* how the next calls end when nothing has come: 0 is the end of the stream */
+    int before;            /* what errno says of earlier calls: who succeeds does not touch it */
 } coming;
 static struct {
     uint8_t bytes[MPB_STEADY_REQUEST_BYTES];
@@ -39,11 +40,11 @@ ssize_t recv(int fd, void *into, size_t bytes, int flags)
     CHECK(fd == FD && flags == MSG_DONTWAIT);
     CHECK_EQ((uint8_t *)into - fetch.answer, fetch.filled);
     CHECK_EQ(bytes, MPB_STEADY_ANSWER_BYTES - fetch.filled);
-    errno = coming.interrupts-- > 0 ? EINTR : coming.error;
-    if (errno == EINTR)
+    errno = coming.before;
+    if (coming.interrupts-- > 0 || (coming.left == 0 && coming.error != 0)) {
+        errno = coming.interrupts >= 0 ? EINTR : coming.error;
         return -1;
-    if (coming.left == 0)
-        return errno == 0 ? 0 : -1;
+    }
     size_t taken = coming.left < bytes ? coming.left : bytes;
     memcpy(into, coming.bytes, taken);
     coming.bytes += taken;
@@ -55,9 +56,13 @@ ssize_t send(int fd, const void *bytes, size_t count, int flags)
 {
     CHECK(fd == FD && flags == (MSG_NOSIGNAL | MSG_DONTWAIT) && bytes == fetch.request);
     going.calls++;
-    errno = going.interrupts-- > 0 ? EINTR : going.error;
-    if (errno != 0)
+    errno = EINTR; /* of an earlier call, where this one succeeds */
+    if (going.interrupts-- > 0)
         return -1;
+    if (going.error != 0) {
+        errno = going.error;
+        return -1;
+    }
     memcpy(going.bytes, bytes, count);
     going.length = count;
     return (ssize_t)(going.takes < count ? going.takes : count);
@@ -329,10 +334,12 @@ static void an_answer_in_pieces(void)
 
 static void an_end(void)
 {
-    static const int ERRORS[] = {0, ECONNRESET, ETIMEDOUT, EBADF};
+    static const int ERRORS[] = {0, 0, 0, ECONNRESET, ETIMEDOUT, EBADF};
+    static const int BEFORE[] = {0, EINTR, EAGAIN, EINTR, EAGAIN, 0};
     begin();
     for (size_t i = 0; i < sizeof ERRORS / sizeof *ERRORS; i++) {
         coming.error = ERRORS[i];
+        coming.before = BEFORE[i];
         CHECK_EQ(turn_with(NULL, 0), MPB_STEADY_LEFT);
         check_left(0);
     }
@@ -390,7 +397,7 @@ static void a_request_in_pieces(void)
     static const struct {
         size_t takes;
         int error, interrupts;
-    } ROWS[] = {{SIZE_MAX, 0, 0}, {SIZE_MAX, 0, 3}, {1, 0, 0}, {20, 0, 1}, {0, EAGAIN, 0}, {0, EPIPE, 2}};
+    } ROWS[] = {{SIZE_MAX, 0, 0}, {SIZE_MAX, 0, 3}, {1, 0, 0}, {20, 0, 1}, {0, 0, 0}, {0, EAGAIN, 0}, {0, EPIPE, 2}};
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
         begin();
         going.takes = ROWS[i].takes;
