@@ -1,6 +1,7 @@
 /* One cleaned segment in the place of several: what readers see before, between and behind the two commits, what is not
  * swapped, and what is taken off the books. */
 #include "tests/log/append_scenarios.h"
+#include "log/log_io.h"
 #include "shm/inject.h"
 #include "tests/stepping/stepper.h"
 
@@ -114,11 +115,84 @@ static void test_appends_go_on(void)
     fixture_close(&f);
 }
 
+/* An empty log in the place of the last segment but one. */
+static void put_empty(int64_t base)
+{
+    static const char *const SUFFIX[] = {"log", "index", "timeindex"};
+    for (int file = 0; file < MPB_SEGMENT_FILES; file++) {
+        char path[64];
+        snprintf(path, sizeof path, "t-0/%020lld.%s.compacted", (long long)base, SUFFIX[file]);
+        int fd = openat(f.log.dir_fd[0], path, O_CREAT | O_WRONLY | O_TRUNC, 0644);
+        CHECK(fd >= 0);
+        close(fd);
+    }
+}
+
+/* Up to the active segment, of which nothing was left: that may be, unless log start is at it. */
+static void test_nothing_is_left_before_the_active_segment(void)
+{
+    for (int64_t start = 47; start <= 49; start++) {
+        fixture_open(&f);
+        prepare_segments(&f);
+        put_empty(SWAP_END);
+        CHECK_EQ(state()->active_base, 48);
+        CHECK_EQ(mpb_partition_set_log_start(&f.log, 0, start), 0);
+        CHECK_EQ(mpb_swap(&f.log, 0, NULL, SWAP_END, 48, 2), start < 48 ? 0 : MPB_SWAP_CHANGED);
+        CHECK_EQ(state()->log_bytes, (start < 48 ? 22 : 30) * 121);
+        CHECK_EQ(state()->segment_count, 4);
+        CHECK_EQ(state()->truncations, start < 48 ? 4 : 2);
+        CHECK_EQ(first_offset_from(start), start == 49 ? 48 : start < 48 ? 48 : start);
+        fixture_close(&f);
+    }
+}
+
+static long calls, fail_at;
+
+static int fail_one(enum mpb_io_call call, size_t *limit)
+{
+    (void)call, (void)limit;
+    return calls++ == fail_at ? ENOMEM : 0;
+}
+
+/* A call that failed is told of, whichever it was. Before the first commit nothing is changed, and the next attempt goes
+ * all the way; behind it whoever comes next ends the swap. */
+static void test_failed_calls(void)
+{
+    uint32_t before = 0, behind = 0;
+    bool failed = true;
+    for (fail_at = 0; failed; fail_at++) {
+        open_prepared();
+        mpb_segment_close_all(&f.log);
+        f.log.lists[0]->valid = false;
+        calls = 0;
+        mpb_io_fault = fail_one;
+        int error = mpb_swap(&f.log, 0, NULL, 0, SWAP_END, 2);
+        mpb_io_fault = NULL;
+        failed = calls > fail_at;
+        CHECK_EQ(error, failed ? MPB_ERR_KAFKA_STORAGE_ERROR : 0);
+        CHECK_EQ(mpb_load_relaxed(&f.core.processes[f.log.slot].log_errno), failed ? ENOMEM : 0);
+        bool is_begun = state()->truncations != 2;
+        CHECK_EQ(mpb_load_relaxed(&f.core.partitions[0].intent.word) != 0, failed && is_begun);
+        before += failed && !is_begun;
+        behind += failed && is_begun;
+        if (!is_begun) {
+            CHECK(first_offset_from(2) == 2 && state()->segment_count == 4 && state()->log_bytes == 30 * 121);
+            CHECK_EQ(mpb_swap(&f.log, 0, NULL, 0, SWAP_END, 2), 0);
+        }
+        check_swapped();
+        no_descriptor_lost(&f);
+        fixture_close(&f);
+    }
+    CHECK(before >= 5 && behind >= 7);
+}
+
 int main(void)
 {
     test_readers_before_and_after();
     test_what_is_not_swapped();
     test_appends_go_on();
+    test_nothing_is_left_before_the_active_segment();
+    test_failed_calls();
     if (KILLS_WORK)
         test_readers_after_a_death_in_the_middle();
     printf("swap: %lu checks\n", checks_made);
