@@ -18,11 +18,32 @@ static void watch(void)
 static bool told(void) { return mpb_load_relaxed(&f.core.partitions[0].watchers) == 0; }
 static bool told_of_acknowledged(void) { return mpb_load_relaxed(&f.core.partitions[0].ack_watchers) == 0; }
 
+static bool first_list; /* that of the two lists of replicas which is in force */
+
+static struct mpb_partition_copy *in_force(void)
+{
+    struct mpb_partition *row = &f.core.partitions[0];
+    return &row->copy[mpb_load_relaxed(&row->selector) & 1];
+}
+
+/* Whichever list it was: the other one names brokers that have no replica. */
+static void put_in_list(void)
+{
+    struct mpb_replicas *replicas = &f.core.replicas[0];
+    int32_t ids[MPB_MAX_REPLICAS];
+    memcpy(ids, replicas->ids[in_force()->ids_at], sizeof ids);
+    in_force()->ids_at = first_list ? 0 : 1;
+    memcpy(replicas->ids[in_force()->ids_at], ids, sizeof ids);
+    for (int place = 0; place < MPB_MAX_REPLICAS; place++)
+        replicas->ids[in_force()->ids_at ^ 1][place] = 70 + place;
+}
+
 /* A leader in epoch 4 from offset 18 on, in epoch 3 before; its log is 10 to 20. FIX_OTHER is in sync, FIX_THIRD is not. */
 static void begin(void)
 {
     fixture_open(&f);
     prepare_leader_of_three(&f);
+    put_in_list();
     CHECK_EQ(mpb_partition_set_log_start(&f.log, 0, 10), 0);
     CHECK(now()->leo == 20 && now()->hw == 18 && now()->isr == 3);
 }
@@ -92,6 +113,8 @@ static void positions(void)
     CHECK_EQ(at->leader_leo, 20);
     CHECK_EQ(at->fetched_ms, 9000);
     CHECK_EQ(at->caught_up_ms, 4000); /* in sync: since the epoch began */
+    CHECK_EQ(mpb_load_relaxed(&at->tag),
+             ((uint64_t)4 << 32 | FIX_OTHER) + 1); /* of whom, for whoever reads it without a lock */
     CHECK_EQ(fetched(FIX_OTHER, -1, 19, 4, 9100).error, 0);
     CHECK(told() && told_of_acknowledged() && now()->hw == 19);
     CHECK_EQ(at->caught_up_ms, 4000);
@@ -106,6 +129,70 @@ static void positions(void)
     CHECK_EQ(fetched(FIX_OTHER, 4, 22, 4, 9200).error, 0); /* once more, by a clock that went back */
     CHECK(!told() && !told_of_acknowledged());
     fixture_close(&f);
+}
+
+/* What was told under an earlier leadership, or by another broker, says nothing of this one. */
+static void positions_of_others(void)
+{
+    static const struct {
+        int64_t offset, caught_up_ms;
+    } CASES[] = {{19, 4000}, {20, 9000}};
+    for (int at = 0; at <= 2; at += 2)
+        for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+            begin();
+            struct mpb_replica_place *other = &f.core.replicas[0].place[at];
+            in_force()->isr = in_force()->maximal_isr = 7;
+            *other = (struct mpb_replica_place){.leader_leo = 5, .fetched_ms = 7000, .caught_up_ms = 6000};
+            mpb_store_relaxed(&other->tag, ((uint64_t)3 << 32 | (uint32_t)(at == 0 ? FIX_OTHER : FIX_THIRD)) + 1);
+            CHECK_EQ(fetched(at == 0 ? FIX_OTHER : FIX_THIRD, 4, CASES[i].offset, 4, 9000).error, 0);
+            CHECK_EQ(other->caught_up_ms, CASES[i].caught_up_ms); /* in sync: since the epoch began, or now */
+            CHECK(now()->hw == 18 && !told());                    /* nothing is known of the third */
+            fixture_close(&f);
+        }
+}
+
+/* An epoch that this log knows nothing of ended here with the one before; what only the file knows changes nothing. */
+static void asked_of_epochs(void)
+{
+    struct mpb_epoch_start file[MPB_KEPT_EPOCHS + 2];
+    struct mpb_new_role role = fixture_role(MPB_ROLE_LEADER, 6, 2);
+    begin();
+    CHECK_EQ(mpb_become(&f.log, 0, &role), 0);
+    struct mpb_follower_answer answer = fetched(FIX_OTHER, 6, 18, 5, 9000);
+    CHECK(answer.error == 0 && answer.diverging.epoch == 4 && answer.diverging.offset == 20);
+    CHECK_EQ(mpb_load_relaxed(&place(0)->tag), 0);
+    answer = fetched(FIX_OTHER, 6, 18, 4, 9000);
+    CHECK(answer.error == 0 && answer.diverging.epoch == -1 && mpb_load_relaxed(&place(0)->tag) != 0);
+    for (int32_t i = 0; i < MPB_KEPT_EPOCHS + 2; i++)
+        file[i] = (struct mpb_epoch_start){.offset = i < MPB_KEPT_EPOCHS - 2 ? i - 20 : 18, .epoch = i};
+    CHECK_EQ(mpb_load_epochs(&f.log, 0, file, MPB_KEPT_EPOCHS + 2), 0);
+    role = fixture_role(MPB_ROLE_LEADER, 40, 2);
+    CHECK_EQ(mpb_become(&f.log, 0, &role), 0);
+    watch();
+    answer = fetched(FIX_OTHER, 40, 20, 1, 9000);
+    CHECK(answer.error == 0 && answer.ask_file && !answer.proposed && !told());
+    CHECK(answer.diverging.epoch == -1 && answer.diverging.offset == -1);
+    CHECK(mpb_load_relaxed(&place(0)->tag) == 0 && now()->hw == 18);
+    CHECK(!fetched(FIX_OTHER, 40, 20, 33, 9000).ask_file && now()->hw == 20);
+    fixture_close(&f);
+}
+
+/* Who joins has the high watermark, and the records before this leadership. */
+static void joins_from(void)
+{
+    static const struct {
+        int64_t hw, epoch_start, offset;
+        bool joins;
+    } CASES[] = {{18, 15, 17, false}, {18, 15, 18, true}, {15, 18, 17, false}, {15, 18, 18, true}, {20, 20, 20, true}};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        begin();
+        in_force()->hw = in_force()->lso = CASES[i].hw;
+        in_force()->epoch_start = CASES[i].epoch_start;
+        CHECK_EQ(fetched(FIX_THIRD, 4, CASES[i].offset, -1, 9000).proposed, CASES[i].joins);
+        CHECK_EQ(now()->maximal_isr, CASES[i].joins ? 7 : 3);
+        CHECK(!fetched(FIX_OTHER, 4, 20, -1, 9000).proposed); /* it is in sync already */
+        fixture_close(&f);
+    }
 }
 
 /* Of the one that is out of sync: nothing is known but what it told in this epoch. */
@@ -212,6 +299,45 @@ static void leaving(void)
     fixture_partition(&f, 0);
     CHECK_EQ(mpb_isr_shrink(&f.log, 0, 500, 4501), MPB_ERR_INVALID_REQUEST);
     CHECK_EQ(mpb_isr_answered(&f.log, &alone, 0), MPB_ERR_INVALID_REQUEST);
+    CHECK_EQ(mpb_isr_take_proposal(&f.log, 0, true, &proposal), 0);
+    fixture_close(&f);
+}
+
+/* The last of three leaves; and nothing is asked for, or answered, by who leads no more. */
+static void leaving_and_stopped(void)
+{
+    struct mpb_isr_proposal proposal;
+    const struct mpb_isr_proposal answer = {
+        .leader_epoch = 4, .partition_epoch = 5, .isr = {FIX_SELF, 77}, .isr_count = 2};
+    for (int stopped = 0; stopped < 2; stopped++) {
+        begin();
+        in_force()->isr = in_force()->maximal_isr = 7;
+        CHECK_EQ(fetched(FIX_OTHER, 4, 20, 4, 5000).error, 0);
+        CHECK_EQ(mpb_isr_shrink(&f.log, 0, 500, 4501), 0);
+        if (stopped)
+            CHECK_EQ(mpb_stop(&f.log, 0), 0);
+        const uint64_t asked = mpb_load_relaxed(&f.core.replicas[0].proposal);
+        CHECK_EQ(mpb_isr_take_proposal(&f.log, 0, true, &proposal), !stopped);
+        CHECK(stopped || (proposal.isr_count == 2 && proposal.isr[0] == FIX_OTHER && proposal.isr[1] == FIX_SELF));
+        CHECK_EQ(mpb_isr_answered(&f.log, &answer, 0), 0);
+        CHECK_EQ(now()->isr, stopped ? 0 : 2); /* who has no replica is nobody */
+        CHECK_EQ(now()->partition_epoch, stopped ? 4 : 5);
+        CHECK_EQ(mpb_load_relaxed(&f.core.replicas[0].proposal), stopped ? asked : 0);
+        fixture_close(&f);
+    }
+}
+
+/* While another process has the partition there may be a proposal; in a partition that is deleted there is none. */
+static void not_to_be_had(void)
+{
+    struct mpb_isr_proposal proposal;
+    begin();
+    CHECK(fetched(FIX_THIRD, 4, 18, 3, 9000).proposed);
+    const struct fixture_holder holder = fixture_hold(&f, 0);
+    CHECK_EQ(mpb_isr_take_proposal(&f.log, 0, true, &proposal), MPB_ERR_REQUEST_TIMED_OUT);
+    fixture_let_go(&holder);
+    CHECK_EQ(mpb_isr_take_proposal(&f.log, 0, true, &proposal), 1);
+    mpb_store_relaxed(&f.core.partitions[0].flags, mpb_load_relaxed(&f.core.partitions[0].flags) | MPB_PART_DELETED);
     CHECK_EQ(mpb_isr_take_proposal(&f.log, 0, true, &proposal), 0);
     fixture_close(&f);
 }
@@ -397,11 +523,19 @@ static void told_of_settings(void)
 
 int main(void)
 {
-    refused_or_diverging();
-    positions();
-    joining();
-    answers();
-    leaving();
+    for (int list = 0; list < 2; list++) {
+        first_list = list == 0;
+        refused_or_diverging();
+        positions();
+        positions_of_others();
+        asked_of_epochs();
+        joins_from();
+        joining();
+        answers();
+        leaving();
+        leaving_and_stopped();
+    }
+    not_to_be_had();
     begun_anew();
     under_min_isr();
     refused_roles();
