@@ -3,8 +3,12 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -22,7 +26,10 @@ static int interruptions, interrupted; /* before each call; so many were had */
 static int failure;                    /* errno of the next call that is not interrupted */
 static uint32_t calls;
 
-/* Whether this call does nothing, with errno set. */
+static bool no_memory;    /* for a directory that is read */
+static mode_t asked_mode; /* of the last file or directory that was made */
+
+/* Whether this call does nothing, with errno set; else errno is what it was, as a call that succeeds leaves it. */
 static bool ends_early(void)
 {
     calls++;
@@ -32,7 +39,7 @@ static bool ends_early(void)
         return true;
     }
     interrupted = 0;
-    errno = failure;
+    errno = failure != 0 ? failure : errno;
     return failure != 0;
 }
 
@@ -76,11 +83,24 @@ int renameat(int from_dir, const char *from, int to_dir, const char *to)
 }
 int mkdirat(int dir, const char *path, mode_t mode)
 {
+    asked_mode = mode;
     return ends_early() ? -1 : (int)syscall(SYS_mkdirat, dir, path, mode);
 }
 int openat(int dir, const char *path, int flags, ...)
 {
-    return ends_early() ? -1 : (int)syscall(SYS_openat, dir, path, flags, 0644);
+    va_list arguments;
+    va_start(arguments, flags);
+    asked_mode = va_arg(arguments, mode_t);
+    va_end(arguments);
+    return ends_early() ? -1 : (int)syscall(SYS_openat, dir, path, flags, asked_mode);
+}
+DIR *fdopendir(int fd)
+{
+    static DIR *(*real)(int);
+    if (real == NULL)
+        *(void **)&real = dlsym(RTLD_NEXT, "fdopendir");
+    errno = no_memory ? ENOMEM : errno;
+    return no_memory ? NULL : real(fd);
 }
 
 static void begin(size_t bytes, int interrupts)
@@ -105,9 +125,11 @@ static void written_and_read(int fd)
     for (size_t bytes = 1; bytes <= BYTES + 1; bytes++)
         for (size_t head = 0; head <= BYTES; head++) {
             char found[BYTES + 8] = {0};
+            uint8_t tail[BYTES]; /* of which nothing lies next to the head */
+            memcpy(tail, WANTED + head, BYTES - head);
             CHECK_EQ(syscall(SYS_ftruncate, fd, 0), 0);
             begin(bytes, (int)bytes % 3);
-            CHECK_EQ(mpb_io_write_two(fd, WANTED, head, WANTED + head, BYTES - head, AT + head), 0);
+            CHECK_EQ(mpb_io_write_two(fd, WANTED, head, tail, BYTES - head, AT + head), 0);
             same_bytes(fd, WANTED, AT + head);
             CHECK_EQ(syscall(SYS_ftruncate, fd, 0), 0);
             CHECK_EQ(mpb_io_write(fd, WANTED, BYTES, AT), 0);
@@ -166,6 +188,78 @@ static void interrupted_calls(int fd)
     CHECK_EQ(calls, 12u);
 }
 
+/* The time of the last write in whole milliseconds. */
+static void times_of_files(int fd)
+{
+    static const struct {
+        time_t s;
+        long ns;
+        int64_t ms;
+    } CASES[] = {
+        {0, 999999, 0}, {0, 1000000, 1}, {7, 0, 7000}, {7, 999999999, 7999}, {1700000000, 5000000, 1700000000005}};
+    struct mpb_io_status status;
+    begin(SIZE_MAX, 0);
+    CHECK_EQ(mpb_io_truncate(fd, 17), 0);
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        const struct timespec times[2] = {{1, 1}, {CASES[i].s, CASES[i].ns}};
+        CHECK_EQ(futimens(fd, times), 0);
+        CHECK_EQ(mpb_io_status(fd, &status), 0);
+        CHECK_EQ(status.bytes, 17);
+        CHECK_EQ(status.modified_ms, CASES[i].ms);
+    }
+    CHECK_EQ(mpb_io_status(-1, &status), -EBADF);
+}
+
+static int seen, answer;
+
+static int see(void *context, const char *name)
+{
+    CHECK(context == &seen);
+    seen += name[0] != '.';
+    return name[0] != '.' ? answer : 0;
+}
+
+static int next_descriptor(void)
+{
+    int fd = dup(0);
+    close(fd);
+    return fd;
+}
+
+/* Every name is looked at, until somebody has seen enough; and whatever comes of it, the directory is closed. */
+static void names_and_modes(void)
+{
+    char dir[200];
+    const char *parent = getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp";
+    CHECK(snprintf(dir, sizeof dir, "%s/mpb-calls-XXXXXX", parent) < (int)sizeof dir);
+    CHECK(mkdtemp(dir) != NULL);
+    int at = open(dir, O_RDONLY | O_DIRECTORY);
+    const int next = next_descriptor();
+    begin(SIZE_MAX, 1);
+    int fd = mpb_io_open(at, "file", O_CREAT | O_RDWR);
+    CHECK(fd == next && asked_mode == 0644);
+    mpb_io_close(fd);
+    CHECK(next_descriptor() == next && mpb_io_make_dir(at, "directory") == 0 && asked_mode == 0755);
+    CHECK(mpb_io_list(at, ".", see, &seen) == 0 && seen == 2);
+    answer = -7;
+    CHECK(mpb_io_list(at, ".", see, &seen) == -7 && seen == 3);
+    answer = 1;
+    CHECK(mpb_io_list(at, ".", see, &seen) == 1 && seen == 4);
+    CHECK_EQ(mpb_io_list(at, "nowhere", see, &seen), -ENOENT);
+    CHECK_EQ(mpb_io_list(at, "file", see, &seen), -ENOTDIR);
+    no_memory = true;
+    CHECK_EQ(mpb_io_list(at, ".", see, &seen), -ENOMEM);
+    no_memory = false;
+    CHECK(next_descriptor() == next && seen == 4);
+    CHECK_EQ(mpb_io_rename(at, "file", "other"), 0);
+    CHECK_EQ(mpb_io_unlink(at, "other"), 0);
+    CHECK_EQ(mpb_io_unlink(at, "directory"), -EISDIR); /* files alone */
+    begin(SIZE_MAX, 0);
+    CHECK_EQ(unlinkat(at, "directory", AT_REMOVEDIR), 0);
+    close(at);
+    CHECK_EQ(rmdir(dir), 0);
+}
+
 int main(void)
 {
     int fd = memfd_create("short", MFD_CLOEXEC);
@@ -173,6 +267,8 @@ int main(void)
     written_and_read(fd);
     failing(fd);
     interrupted_calls(fd);
+    times_of_files(fd);
+    names_and_modes();
     close(fd);
     printf("short calls: %lu checks\n", checks_made);
     return 0;
