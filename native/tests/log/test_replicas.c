@@ -116,7 +116,7 @@ static void positions(void)
     CHECK_EQ(mpb_load_relaxed(&at->tag),
              ((uint64_t)4 << 32 | FIX_OTHER) + 1); /* of whom, for whoever reads it without a lock */
     CHECK_EQ(fetched(FIX_OTHER, -1, 19, 4, 9100).error, 0);
-    CHECK(told() && told_of_acknowledged() && now()->hw == 19);
+    CHECK(told() && told_of_acknowledged() && now()->hw == 19 && now()->lso == 19);
     CHECK_EQ(at->caught_up_ms, 4000);
     struct batch_spec more = numbered(-1, 0, 45);
     CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &more).end_offset, 22);
@@ -191,6 +191,9 @@ static void joins_from(void)
         CHECK_EQ(fetched(FIX_THIRD, 4, CASES[i].offset, -1, 9000).proposed, CASES[i].joins);
         CHECK_EQ(now()->maximal_isr, CASES[i].joins ? 7 : 3);
         CHECK(!fetched(FIX_OTHER, 4, 20, -1, 9000).proposed); /* it is in sync already */
+        in_force()->isr = in_force()->maximal_isr = 7;
+        mpb_store_relaxed(&f.core.replicas[0].proposal, 0);
+        CHECK(!fetched(FIX_THIRD, 4, 20, -1, 9000).proposed);
         fixture_close(&f);
     }
 }
@@ -339,6 +342,8 @@ static void not_to_be_had(void)
     CHECK_EQ(mpb_isr_take_proposal(&f.log, 0, true, &proposal), 1);
     mpb_store_relaxed(&f.core.partitions[0].flags, mpb_load_relaxed(&f.core.partitions[0].flags) | MPB_PART_DELETED);
     CHECK_EQ(mpb_isr_take_proposal(&f.log, 0, true, &proposal), 0);
+    CHECK_EQ(fetched(FIX_OTHER, 4, 20, -1, 9000).error, MPB_ERR_UNKNOWN_TOPIC_OR_PARTITION);
+    CHECK(now()->hw == 18 && !told());
     fixture_close(&f);
 }
 
