@@ -66,6 +66,28 @@ def test_a_state_is_told_as_it_was_loaded(tmp_path):
     log.close()
 
 
+#: What is not 0 in a partition that has never been written.
+EMPTY = dict.fromkeys(FIELDS, 0) | {"segment_count": 1} | dict.fromkeys(
+    ("max_timestamp", "max_timestamp_offset", "first_timestamp", "indexed_timestamp"), -1
+)  # fmt: skip
+#: Numbers of 4 bytes.
+SHORT = {"index_bytes", "time_index_bytes", "bytes_since_index", "leader_epoch", "truncations", "segment_count",
+         "open_transactions", "txn_index_bytes", "leader_since"}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_what_is_missing_means_empty(tmp_path, name):
+    """One number is loaded alone: its neighbours stay what they are where nothing is."""
+    log = opened(tmp_path)
+    for number in (-2, 7, 1 << 30, *(() if name in SHORT else (1 << 40,))):
+        assert log.publish(3, TOPIC_ID, 5, 6, 0, "t-6", {name: number}) == 0
+        told = log.state(3)
+        found = {field: getattr(told, field) for field in FIELDS}
+        counted = {"segment_id": found["segment_id"], "truncations": found["truncations"]}
+        assert found == EMPTY | {name: number} | counted
+    log.close()
+
+
 def test_every_part_of_a_role_has_its_place(replicated):
     log = replicated
     assert tuple(log.replica_state(0)) == (2, -1, 0, 0, 0, 0, 0, 0, 0, 0, (), (), (), ())
