@@ -1,6 +1,7 @@
 """Appends of the coordinator: acknowledged when synced, kept in order behind a busy lock, given up in time."""
 
 import copy
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
@@ -137,6 +138,26 @@ def test_what_took_too_long_is_answered_once(broker):
     assert broker.log.flush(appends.topic.partitions[0])[0] == 0
     appends.log.moved(True, [])
     assert appends.settled[1:] == [(2, ErrorCode.NONE)], "the other one still waits"
+
+
+@pytest.mark.parametrize("is_verified", [False, True])
+@pytest.mark.parametrize("code", [0, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+def test_an_append_waits_where_its_producer_cannot_be_verified_for_a_lock(broker, code, is_verified):
+    """What the producer may do, the append itself says: only the lock is waited for."""
+    appends = Appends(broker)
+    asked, appended, ordinal = [], [], appends.topic.partitions[0]
+    appends.logs.log = SimpleNamespace(
+        verify=lambda *given: asked.append(given) or code,
+        append=lambda *given, **named: (
+            appended.append(given[0]) or SimpleNamespace(busy=False, flush_due=False, error=87)
+        ),
+    )
+    one = Append(0, 0, 1, None, 5, ((b"key", b"value"),), producer=(7000, 3), is_verified=is_verified)
+    appends.log.append(appends.topic, one, None, 0, 0, appends.settled.append)
+    waits = not is_verified and code == ErrorCode.REQUEST_TIMED_OUT
+    assert asked == ([] if is_verified else [(ordinal, 7000, 3, appends.topic.id)])
+    assert (appended, appends.settled) == (([], []) if waits else ([ordinal], [87]))
+    assert (appends.log.next_due_ms(0) is not None) is waits
 
 
 @pytest.mark.parametrize(("producer", "said"), [(None, (-1, -1, -1, 0)), ((9, 3), (9, 3, 0, 0x10))])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mpbroker.coordinator.effects import Answer
+from mpbroker.coordinator.effects import Answer, Append, Now
 from mpbroker.coordinator.environment import Environment
 from mpbroker.coordinator.group import Group, Member, Parked, State
 from mpbroker.coordinator.group_settings import GroupSettings
@@ -82,9 +82,40 @@ def test_a_group_that_is_forgotten_takes_all_of_its_own_out_of_the_counts(shard)
             table.put_member(group.id, name)
         group.pending.update({"x": 1})
         group.offsets.update({"t": {0: None, 1: None}, "u": {0: None}})
+        group.pending_offsets[("t", 2)] = 1
+        group.transactional[7] = {}
     shard.forget(gone)
     assert (counts.groups, counts.members, counts.offsets) == (1, 4, 6)
     assert list(shard.groups) == ["kept"] and list(table.groups) == ["kept"]
     assert set(table.members) == {("kept", "x"), ("kept", "y"), ("gone", "y")}
     assert not (gone.pending or gone.offsets or gone.pending_offsets or gone.transactional)
     assert isinstance(table.group("kept"), GroupRow)
+    assert kept.pending and kept.offsets and kept.pending_offsets and kept.transactional
+
+
+@pytest.mark.parametrize(
+    ("number", "batches"), [(0, [0]), (4000, [4000]), (4001, [4000, 1]), (8000, [4000, 4000]), (8001, [4000, 4000, 1])]
+)
+def test_many_tombstones_go_in_several_batches_and_the_last_one_answers(shard, number, batches):
+    """A batch may have 1 MiB, and the request is over when the last one is in the log."""
+    keys, settled = [b"%d" % one for one in range(number)], []
+    shard.append_tombstones(keys, 9, Now(1, 2), lambda code, now: settled.append((code, now)))
+    appends = [one for one in shard.env.take_effects() if isinstance(one, Append)]
+    assert [len(one.records) for one in appends] == batches
+    assert [record for one in appends for record in one.records] == [(key, None) for key in keys]
+    assert [one.token for one in appends] == [None] * (len(batches) - 1) + [9]
+    for one in appends:
+        assert settled == []
+        shard.appended(one.number, 0, Now(3, 4))
+    assert settled == [(0, Now(3, 4))]
+
+
+def test_a_shard_that_is_closed_tells_whoever_waits_for_the_log(shard):
+    """And who hears it sees that it is closed: nothing is begun in it any more."""
+    told = []
+    assert shard.is_open
+    numbers = [shard.append([], None, Now(1, 2), lambda code, now: told.append((code, shard.is_open))) for _ in "ab"]
+    shard.close(Now(5, 6))
+    assert told == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, False)] * 2 and not shard.is_open
+    shard.appended(numbers[0], 0, Now(7, 8))
+    assert len(told) == 2

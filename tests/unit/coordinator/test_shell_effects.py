@@ -7,6 +7,7 @@ import pytest
 
 from mpbroker.coordinator import shell as module
 from mpbroker.coordinator.effects import Answer, Append, GiveBack, GroupRequest, PassOn
+from mpbroker.coordinator.group_settings import GroupSettings, OwnSettings
 from mpbroker.coordinator.shell import REPAIR_RETRY_MS
 from mpbroker.errors import ErrorCode
 from mpbroker.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -32,12 +33,13 @@ def test_effects_are_carried_out_in_order_and_so_is_what_follows_from_them():
         world.done.append(effect)
         if effect == "append":
             made._take(["answer"])
+            world.done.append("append is over")
 
     made._carry_out = carry_out
     made._take([])
     assert world.done == [] and not made._is_carrying
     made._take(["append", "other"])
-    assert world.done == ["coordinator.decided", "append", "coordinator.decided", "other", "answer"]
+    assert world.done == ["coordinator.decided", "append", "coordinator.decided", "append is over", "other", "answer"]
     assert not made._is_carrying
 
 
@@ -115,6 +117,17 @@ def test_an_append_that_cannot_be_tried(topic, token, has_room, code):
     told = [one for one in world.done if one[0] == "groups.appended"]
     assert told == ([("groups.appended", 4, 9, code, NOW)] if code is not None else [])
     assert any(one[0] == "appends.append" for one in world.done) is (code is None)
+
+
+def test_groups_that_are_made_anew_keep_the_settings_of_single_groups():
+    """The topic of the offsets may come to be after those settings were read."""
+    world = World()
+    made, own = world.made, {"g": OwnSettings(45_001, 5_001, 1_001)}
+    made._settings, made._own_settings, made._table = GroupSettings(partitions=50, max_groups=7), own, None
+    made._ctx.boot_secret = b"s" * 16
+    groups = made._make_groups(3)
+    assert groups._env.settings_of("g") is own["g"] and groups._env.settings_of("h") == made._settings.common
+    assert groups._env.settings == GroupSettings(partitions=3, max_groups=7)
 
 
 # what is due, and rest
