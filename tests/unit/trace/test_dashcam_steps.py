@@ -235,6 +235,68 @@ def test_a_disk_that_does_not_take_the_last_dump_is_not_waited_for_for_ever(worl
     assert tries == [9]
 
 
+class Dumping:
+    """A dump under way: `left` pieces are to be written, and each end of segments brings `more`."""
+
+    def __init__(self, done, until_ns, left=0, more=0):
+        self.done, self.until_ns, self.left, self.more = done, until_ns, left, more
+        self.target, self.lost = "target", 3
+
+    @property
+    def is_busy(self):
+        return self.left > 0
+
+    def step(self):
+        self.done.append("step")
+        self.left -= 1
+
+    def add_closed(self):
+        self.done.append("closed")
+        self.left, self.more = self.left + self.more, 0
+
+    def complete(self):
+        self.done.append("complete")
+
+
+def dumping(world, until_ms, **more):
+    one = world.one
+    one._dump = Dumping(world.done, until_ms * NS, **more)
+    one._log = SimpleNamespace(info=lambda event, **fields: world.done.append((event, fields)))
+    one.trigger.left_out = 5
+    (one.memory / STATE).write_text("{}")
+    return one
+
+
+TOLD = ("trace_dumped", {"directory": "target", "segments_lost": 3, "triggers_left_out": 5})
+
+
+@pytest.mark.parametrize(("now_ms", "is_over"), [(99, False), (100, True), (101, True)])
+def test_a_dump_is_complete_when_its_time_is_over_and_all_is_written(world, now_ms, is_over):
+    one = dumping(world, 100)
+    one._write(now_ms * NS)
+    assert world.done == (["ended", "closed", "complete", TOLD] if is_over else [])
+    assert (one._dump is None) is is_over and (one.memory / STATE).exists() is not is_over
+    assert one.trigger.left_out == (0 if is_over else 5)
+    one._write(now_ms * NS)
+    assert len(world.done) == 4 * is_over, "there is nothing more to write"
+
+
+def test_what_was_open_at_its_end_is_written_before_a_dump_is_complete(world):
+    """Segments are ended once for it, however long the disk takes."""
+    one, done = dumping(world, 100, left=1, more=2), world.done
+    for _ in range(5):
+        assert one._dump is not None
+        one._write(100 * NS)
+    assert done == ["step", "ended", "closed", "step", "step", "complete", TOLD] and one._dump is None
+
+
+def test_at_the_end_of_the_tracer_what_is_closed_goes_into_the_dump_under_way(world, monkeypatch):
+    one = dumping(world, 1 << 40, more=2)
+    monkeypatch.setattr(module.shutil, "rmtree", lambda path, ignore_errors: world.done.append((path, ignore_errors)))
+    one.finish(False)
+    assert world.done == ["closed", "step", "step", "complete", TOLD, (one.memory, True)]
+
+
 def settings(**values):
     return SimpleNamespace(data_dir="/data", trace_dir="/data/traces", node_id=4, **values)
 

@@ -4,7 +4,7 @@ import pytest
 
 from mpbroker.trace import dump_cause
 from mpbroker.trace.dump_trigger import DumpTrigger, TriggerLimits
-from mpbroker.trace.record import CLOCK, NOT_REACHED, TraceRecord
+from mpbroker.trace.record import CLOCK, NOT_REACHED, SATURATED, TraceRecord
 from tests.unit.trace.traces import full_request
 
 SECOND_NS, TICKS_OF_A_MS = 1_000_000_000, 15_625
@@ -93,3 +93,44 @@ def test_it_rests_after_a_trigger_and_counts_what_it_leaves_out():
         assert (trigger.take(when_s * SECOND_NS) is not None) == fires
     assert trigger.left_out == 2
     assert trigger.take(1000 * SECOND_NS) is None
+
+
+def test_a_minute_of_errors_is_one_trigger():
+    """What made it counts no second time."""
+    trigger = DumpTrigger(LIMITS._replace(error_percent=10, rest_ms=0))
+    failed = [full_request(n, error=3) for n in range(100)]
+    assert _seen(trigger, failed).text == "100 of 100 requests failed within 10 s"
+    assert _seen(trigger, []) is None and _seen(trigger, failed[:99]) is None
+    assert _seen(trigger, failed[:1]).text == "100 of 100 requests failed within 10 s"
+    assert trigger.left_out == 0
+
+
+def test_errors_are_added_up_second_by_second():
+    """Of the last ten seconds, and of one second however many pieces it came in."""
+    trigger = DumpTrigger(LIMITS._replace(error_percent=100))
+    for second in range(4, 15):
+        assert _seen(trigger, [full_request(n, error=3) for n in range(9)], second * SECOND_NS) is None
+    ten = [full_request(n, error=3) for n in range(9)]
+    assert _seen(trigger, ten, 14 * SECOND_NS + 5) is None
+    assert _seen(trigger, ten[:1], 15 * SECOND_NS - 1).text == "100 of 100 requests failed within 10 s"
+
+
+@pytest.mark.parametrize(("latency_ms", "fires"), [(-1, False), (0, True), (1, True), (2, False)])
+@pytest.mark.parametrize("error_percent", [0, 100])
+def test_a_limit_of_no_time_at_all_is_one(latency_ms, fires, error_percent):
+    """-1 is none: then a request may take as long as it likes, and its errors count all the same."""
+    trigger = DumpTrigger(LIMITS._replace(latency_ms=latency_ms, error_percent=error_percent))
+    assert (_seen(trigger, [_taking(1)]) is not None) is fires
+
+
+@pytest.mark.parametrize(("ticks", "fires"), [(SATURATED - 1, False), (SATURATED, True)])
+def test_a_limit_that_no_record_can_say_is_the_longest_one_can(ticks, fires):
+    trigger = DumpTrigger(LIMITS._replace(latency_ms=1 << 40))
+    assert (_seen(trigger, [full_request(1, send_done=ticks)]) is not None) is fires
+
+
+def test_the_first_of_a_turn_stands_for_all():
+    trigger = DumpTrigger(LIMITS._replace(latency_ms=200))
+    trigger.died("handler 1 died")
+    trigger.died("handler 2 died")
+    assert _seen(trigger, [_taking(300)]).text == "handler 1 died" and trigger.left_out == 0
