@@ -3,8 +3,6 @@
 import fcntl
 import os
 import signal
-import socket
-from contextlib import contextmanager
 
 import pytest
 
@@ -13,6 +11,7 @@ from mpbroker.metadata import listener_locks
 from mpbroker.metadata.listener_locks import ListenerLock, ListenerLocks
 from mpbroker.metadata.session_files import LISTENERS_LOCKED, OwnerLock, SessionFiles, directory_of, lock_pid
 from mpbroker.record.checksum import crc32c
+from tests.harness.waiting_child import waiting_child
 
 
 @pytest.fixture
@@ -20,32 +19,12 @@ def place(tmp_path):
     return ClusterStorePlace("", str(tmp_path / "metadata.db"))
 
 
-@contextmanager
-def process(*acts):
-    """A child that does something, says so, and is there until it is killed; whatever was made lives as long."""
-    mine, theirs = socket.socketpair()
-    child = os.fork()
-    if child == 0:
-        mine.close()
-        _kept = [act() for act in acts]
-        theirs.send(b"!")
-        signal.pause()
-    theirs.close()
-    assert mine.recv(1) == b"!"
-    try:
-        yield child, mine
-    finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        mine.close()
-
-
 def supervisor(place, broker=1):
-    return process(lambda: OwnerLock(place.sqlite_path, f"broker-{broker}"))
+    return waiting_child(lambda: OwnerLock(place.sqlite_path, f"broker-{broker}"))
 
 
 def processor(place, broker=1, listener="OUT"):
-    return process(lambda: ListenerLock(place, broker, listener))
+    return waiting_child(lambda: ListenerLock(place, broker, listener))
 
 
 def test_a_listener_is_dead_when_its_last_processor_is(place):
@@ -127,7 +106,7 @@ def test_a_lock_is_of_one_byte_and_so_is_the_question(place, tmp_path):
         fcntl.lockf(descriptor, fcntl.LOCK_EX, 1, 5)
         return descriptor
 
-    with process(fifth_byte) as (child, _), open(tmp_path / "file", "r+b") as file:
+    with waiting_child(fifth_byte) as (child, _), open(tmp_path / "file", "r+b") as file:
         assert [lock_pid(file.fileno(), byte) for byte in (4, 5, 6)] == [None, child, None]
     with supervisor(place) as (child, _), open(directory_of(place.sqlite_path) / "broker-1", "r+b") as file:
         assert [lock_pid(file.fileno(), byte) for byte in (0, 1)] == [child, None]

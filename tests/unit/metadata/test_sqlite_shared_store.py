@@ -13,7 +13,8 @@ from mpbroker.metadata.meta_store import Absent, Committed, Delete, Put, StoreEr
 from mpbroker.metadata.session_files import NEVER_MS, OwnerAlive, OwnerLock, SessionFiles, machine_id
 from mpbroker.metadata.sqlite_shared_store import WAL_IS_SAFE, SharedSqliteStore
 from mpbroker.metadata.store_place import network_kind
-from tests.harness.store_owner import begin_owner, end_owner, living_owner
+from tests.harness.store_owner import living_owner
+from tests.harness.waiting_child import end
 
 TTL_MS = 9000
 
@@ -97,7 +98,7 @@ def test_a_broker_of_many_logs_hears_of_the_dead_too(open_store, tmp_path, monke
         _register(mine)
         watch = other.open_watch("", other.revision() + 1)
         assert watch.take() == [] and watch.take() == []
-        end_owner(pid)
+        end(pid)
         (batch,) = watch.take(wait_ms=5000)
         assert [(event.key, event.entry) for event in batch.events] == [("brokers/1", None)]
         watch.close()
@@ -111,7 +112,7 @@ def test_a_session_ends_with_its_owner_at_once_and_all_its_keys_together(open_st
         watch = other.open_watch("", other.revision() + 1)
         assert watch.take() == []  # from now on it knows whom to wait for
         assert other.end_dead_sessions() == 0
-        end_owner(pid)
+        end(pid)
         assert select.select([watch], [], [], 5)[0]
         (batch,) = watch.take()
         assert [(event.key, event.entry) for event in batch.events] == [("brokers/1", None), ("controller", None)]
@@ -126,7 +127,7 @@ def test_a_patient_store_leaves_a_death_to_others(open_store, tmp_path):
         session = _register(mine)
         waits, watch = patient.open_watch("", patient.revision() + 1), other.open_watch("", other.revision() + 1)
         assert (waits.take(), watch.take()) == ([], [])
-        end_owner(pid)
+        end(pid)
         assert waits.take() == [] and patient.session_find(session.id) is not None
         assert [event.key for batch in watch.take() for event in batch.events] == ["brokers/1"]
         assert [event.key for batch in waits.take() for event in batch.events] == ["brokers/1"]
@@ -138,7 +139,7 @@ def test_an_owner_that_started_again_does_not_keep_its_old_sessions(open_store, 
     store = open_store()
     with living_owner(tmp_path / "metadata.db", "broker-1") as pid:
         old = _register(store)
-        end_owner(pid)
+        end(pid)
         with living_owner(tmp_path / "metadata.db", "broker-1"):  # before anybody looked
             assert store.end_dead_sessions() == 1
             assert store.session_find(old.id) is None
@@ -195,9 +196,8 @@ def test_an_owner_is_there_once(tmp_path):
 
 def test_whoever_is_killed_while_ending_a_session_leaves_it_to_the_next(open_store, tmp_path):
     store = open_store()
-    owner = begin_owner(tmp_path / "metadata.db", "broker-1")
-    _register(store)
-    end_owner(owner)
+    with living_owner(tmp_path / "metadata.db", "broker-1"):
+        _register(store)
     reading, writing = os.pipe()
     janitor = os.fork()
     if janitor == 0:
@@ -275,9 +275,9 @@ def test_brokers_of_a_second_machine_are_refused(open_store, tmp_path):
 
 def test_a_second_machine_is_noticed_by_its_beats_where_locks_do_not_reach(open_store, tmp_path, monkeypatch):
     store = open_store()
-    owner = begin_owner(tmp_path / "metadata.db", "broker-1")
-    session = _register(store)
-    end_owner(owner)  # as a file system without locks between machines shows it
+    with living_owner(tmp_path / "metadata.db", "broker-1"):
+        session = _register(store)
+    # its lock is gone: as a file system without locks between machines shows it
     monkeypatch.setattr(sqlite_shared_store.time, "sleep", lambda seconds: store._files.beat(session.id))
     with pytest.raises(StoreError, match="another machine"):
         open_store(machine="another")
@@ -285,9 +285,8 @@ def test_a_second_machine_is_noticed_by_its_beats_where_locks_do_not_reach(open_
 
 def test_after_a_reboot_the_sessions_of_before_are_over(open_store, tmp_path, monkeypatch):
     store = open_store()
-    owner = begin_owner(tmp_path / "metadata.db", "broker-1")
-    _register(store)
-    end_owner(owner)
+    with living_owner(tmp_path / "metadata.db", "broker-1"):
+        _register(store)
     monkeypatch.setattr(sqlite_shared_store.time, "sleep", lambda seconds: None)
     after = open_store(machine="the same, started again")
     assert after.end_dead_sessions() == 1

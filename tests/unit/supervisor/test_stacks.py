@@ -11,33 +11,25 @@ from types import SimpleNamespace
 import pytest
 
 from mpbroker.supervisor import stacks
+from tests.harness import waiting_child
 from tests.harness.descriptors import open_descriptors
 
 
 @contextlib.contextmanager
 def process(main):
-    """A fork of this process that runs `main`, says so and waits; (pid, what the errors it dies of go to)."""
-    errors, (said, say) = os.memfd_create("errors"), os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            os.dup2(errors, 2)
-            faulthandler.disable()
-            main()
-            os.write(say, b"x")
-            while True:
-                signal.pause()
-        finally:
-            os._exit(1)
-    os.close(say)
+    """A fork of this process that runs `main` and waits; (pid, what the errors it dies of go to)."""
+    errors = os.memfd_create("errors")
+
+    def begin():
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        os.dup2(errors, 2)
+        faulthandler.disable()
+        main()
+
     try:
-        assert os.read(said, 1) == b"x"
-        yield pid, errors
+        with waiting_child.waiting_child(begin) as (pid, _):
+            yield pid, errors
     finally:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        os.close(said)
         os.close(errors)
 
 
@@ -64,8 +56,9 @@ def test_each_answer_is_whole_and_has_nothing_of_the_one_before(monkeypatch):
         first, second = ask(monkeypatch, pid), ask(monkeypatch, pid)
     assert first.frames[1:] == second.frames[1:], "it may have gone on a line meanwhile"
     assert first[::2] == second[::2] == (pid, "")
-    assert first.frames[0].startswith(f'File "{__file__}", line ') and first.frames[0].endswith(" in process")
-    assert sum(frame.endswith(" in process") for frame in second.frames) == 1
+    where = f'File "{waiting_child.__file__}", line ', " in waiting_child"
+    assert first.frames[0].startswith(where[0]) and first.frames[0].endswith(where[1])
+    assert sum(frame.endswith(where[1]) for frame in second.frames) == 1
     assert open_descriptors() <= before, "whoever asked keeps nothing open"
 
 
