@@ -8,7 +8,7 @@
 
 enum { LEAST = 32, AT_ONCE = 512, MOST_RUNS = 768, MOST_PAGES = 65536, GAP = 8, MAPS_ROOM = (1 << 17) - 1 };
 
-static uint8_t image[1200 * PAGE];
+static uint8_t image[1201 * PAGE];
 
 /* An image is made once in a process. */
 static void in_a_fork(void (*scenario)(size_t), size_t which)
@@ -275,6 +275,7 @@ static void refusals(size_t unused)
     REFUSED(kernel.fd_of_image = -1);
     CHECK(kernel.looked == 0 && kernel.wrote == 0);
     REFUSED(kernel.short_looks = 0);
+    REFUSED((add_line(200, 40, "rw-p", 0, 0, ""), kernel.short_looks = 1)); /* half of it is no image */
     REFUSED(kernel.writes_fail_at = 0);
     CHECK_EQ(kernel.sealed, 0);
     REFUSED(kernel.writes_fail_at = 1);
@@ -420,10 +421,11 @@ static void parts_of_the_image(size_t which)
     static bool equal_copy[IMAGE_PAGES + 1];
     enum { FROM = 2000 };
     with_an_image();
-    for (size_t i = 0; i < ROWS[which].pages; i++) {
+    memset(image + IMAGE_PAGES * PAGE, IMAGE_PAGES % 251, PAGE);
+    for (size_t i = 0; i <= ROWS[which].pages; i++) { /* and somebody else's page behind them */
         kernel.pages[FROM + i] = PRESENT;
         memset(ground + (FROM + i) * PAGE, (int)((ROWS[which].at + i) % 251), PAGE);
-        equal_copy[i] = ROWS[which].counts;
+        equal_copy[i] = i < ROWS[which].pages && ROWS[which].counts;
     }
     add_line(0, 5, "rw-p", 0, 0, "");
     add_line(FROM, ROWS[which].pages, ROWS[which].rights, ROWS[which].at * PAGE, 9, ROWS[which].name);
@@ -462,7 +464,8 @@ int main(void)
         puts("heap image, call by call: not run, a sanitizer maps memory itself");
         return 0;
     }
-    static const size_t PIECES[] = {1 << 20, 4096, 100, 7, 1}, TAKEN[] = {SIZE_MAX, PAGE, PAGE - 1, PAGE + 1, 3 * PAGE};
+    static const size_t PIECES[] = {1 << 20, 4096, 100, 7, 1},
+                        TAKEN[] = {SIZE_MAX, PAGE, PAGE - 1, PAGE + 1, 3 * PAGE - 1};
     for (size_t i = 0; i < 5; i++) {
         in_a_fork(each_kind_of_mapping, PIECES[i]);
         in_a_fork(writes_in_pieces, TAKEN[i]);
