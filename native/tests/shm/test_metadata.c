@@ -192,6 +192,76 @@ static void test_the_longest_copy_ends_where_it_ends(void)
     }
 }
 
+/* Words that mean something are written and read, and no others: what lies behind them stays, in the table and at the
+ * reader. A length that a torn copy shows leads to no byte behind a copy. */
+static void test_how_much_is_copied(void)
+{
+    enum { HEAD = offsetof(struct mpb_topic_copy, overrides), MARK = 0x5c };
+    static const uint32_t LENGTHS[] = {0, 1, 7, 8, 9, 15, 16, 100, MPB_TOPIC_BLOB - 8, MPB_TOPIC_BLOB - 1};
+    static struct mpb_topic_copy next;
+    static struct {
+        struct mpb_topic_copy copy;
+        uint64_t behind;
+    } out;
+    uint64_t selector;
+    memset(&next, 0x77, sizeof next);
+    for (size_t i = 0; i < sizeof LENGTHS / sizeof *LENGTHS; i++) {
+        size_t bytes = HEAD + (LENGTHS[i] + 7) / 8 * 8;
+        struct mpb_topic *topic = &core.topics[5];
+        memset(topic->copy, MARK, sizeof topic->copy);
+        memset(&out, MARK, sizeof out);
+        next.overrides_length = LENGTHS[i];
+        mpb_topic_write(&core, 5, &next);
+        CHECK_EQ(mpb_topic_read(&core, 5, &out.copy, &selector), 0);
+        CHECK_EQ(selector, mpb_load_relaxed(&topic->selector));
+        const uint8_t *const copies[] = {(uint8_t *)&topic->copy[selector & 1], (uint8_t *)&out.copy};
+        for (int which = 0; which < 2; which++) {
+            CHECK(memcmp(copies[which], &next, bytes) == 0);
+            for (size_t at = bytes; at < sizeof next; at++)
+                CHECK_EQ(copies[which][at], MARK);
+        }
+        for (size_t at = 0; at < sizeof next; at++)
+            CHECK_EQ(((uint8_t *)&topic->copy[~selector & 1])[at], MARK); /* the other one is in force for who looks */
+        topic->copy[selector & 1].overrides_length = i % 2 == 0 ? UINT32_MAX : MPB_TOPIC_BLOB + 1;
+        out.behind = 77;
+        CHECK_EQ(mpb_topic_read(&core, 5, &out.copy, &selector), 0);
+        CHECK_EQ(out.behind, 77);
+    }
+}
+
+/* Changes are counted beyond what a journal word has room for; a word of another change leads nowhere. */
+static void test_a_journal_of_many_changes(void)
+{
+    static const uint64_t STARTS[] = {(1ull << 32) - 5, (1ull << 32) - 1, 1ull << 32, (7ull << 32) - JOURNAL,
+                                      1ull << 40};
+    static const int BITS[] = {4, 32, 63}; /* a row that is none, and another change's number */
+    for (size_t i = 0; i < sizeof STARTS / sizeof *STARTS; i++) {
+        uint32_t rows[JOURNAL + 1];
+        uint64_t start = STARTS[i], reached;
+        mpb_store_release(&core.header->metadata_generation, start);
+        for (uint32_t n = 0; n < 10; n++)
+            CHECK_EQ(mpb_journal_append(&core, (n * 7 + 1) % ROWS), start + n + 1);
+        for (uint32_t since = 0; since <= 10; since++)
+            for (uint32_t most = 0; most <= 11; most++) {
+                uint32_t count = 10 - since < most ? 10 - since : most;
+                memset(rows, 0x5a, sizeof rows);
+                CHECK_EQ(mpb_journal_since(&core, start + since, rows, most, &reached), count);
+                CHECK_EQ(reached, start + since + count);
+                for (uint32_t n = 0; n <= JOURNAL; n++)
+                    CHECK_EQ(rows[n], n < count ? ((since + n) * 7 + 1) % ROWS : 0x5a5a5a5a);
+            }
+        for (uint32_t n = 0; n < 10; n++) { /* each word is looked at for the change that it names */
+            mpb_atomic64 *word = &core.journal[(start + n) % JOURNAL];
+            for (size_t bit = 0; bit < sizeof BITS / sizeof *BITS; bit++) {
+                *word ^= 1ull << BITS[bit];
+                CHECK_EQ(mpb_journal_since(&core, start, rows, JOURNAL, &reached), MPB_METADATA_RESCAN);
+                CHECK_EQ(reached, start + 10);
+                *word ^= 1ull << BITS[bit];
+            }
+        }
+    }
+}
+
 static void make_partition(uint32_t ordinal, uint32_t number, uint8_t id, uint32_t next)
 {
     core.partitions[ordinal].partition = number;
@@ -202,9 +272,10 @@ static void make_partition(uint32_t ordinal, uint32_t number, uint8_t id, uint32
 
 static void test_partition_chain(void)
 {
-    uint8_t id[16], other[16];
+    uint8_t id[17] = {0}, other[16];
     uint32_t ordinals[3];
-    memset(id, 7, sizeof id);
+    memset(id, 7, 16);
+    id[16] = 0xee;
     memset(other, 8, sizeof other);
     make_partition(9, 0, 7, 4 + 1);
     make_partition(4, 1, 7, 60 + 1);
@@ -214,6 +285,16 @@ static void test_partition_chain(void)
     CHECK_EQ(mpb_topic_partitions(&core, id, 9, 2, ordinals), 0);
     CHECK_EQ(mpb_topic_partitions(&core, id, 9, 4, ordinals), MPB_METADATA_BUSY);
     CHECK_EQ(mpb_topic_partitions(&core, other, 9, 1, ordinals), MPB_METADATA_BUSY);
+    CHECK_EQ(mpb_topic_partitions(&core, other, UINT32_MAX, 0, ordinals), 0);     /* of none nothing is asked */
+    CHECK_EQ(mpb_topic_partitions(&core, id, 4, 1, ordinals), MPB_METADATA_BUSY); /* that is the second */
+    for (int at = 0; at < 16; at++) { /* each byte of an id, and none behind it */
+        id[at] ^= 1;
+        CHECK_EQ(mpb_topic_partitions(&core, id, 9, 1, ordinals), MPB_METADATA_BUSY);
+        id[at] ^= 1;
+    }
+    make_partition(PARTITIONS - 1, 0, 7, 0);
+    CHECK_EQ(mpb_topic_partitions(&core, id, PARTITIONS - 1, 1, ordinals), 0);
+    CHECK_EQ(ordinals[0], PARTITIONS - 1);
     make_partition(PARTITIONS, 0, 7, 0); /* behind the table nothing is read */
     CHECK_EQ(mpb_topic_partitions(&core, id, PARTITIONS, 1, ordinals), MPB_METADATA_BUSY);
     mpb_store_release(&core.partitions[60].flags, MPB_PART_DELETED);
@@ -230,7 +311,9 @@ int main(void)
     test_readers_beside_a_writer();
     test_journal();
     test_the_longest_copy_ends_where_it_ends();
+    test_how_much_is_copied();
     test_partition_chain();
+    test_a_journal_of_many_changes();
     test_rows_in_use();
     printf("metadata: %lu checks, %lu + %lu copies read, %lu + %lu rescans\n", checks_made,
            (unsigned long)copies_read[0], (unsigned long)copies_read[1], (unsigned long)rescans[0],
