@@ -1,5 +1,24 @@
 /* Records of a trace lane, value by value: what they say, which are kept, who may read them and whose a successor marks. */
+#include <errno.h>
+#include <unistd.h>
 #include "tests/trace/lane_world.h"
+
+static struct {
+    int fd, calls, interrupts, error;
+} bell;
+
+/* The lane's bell: this program writes nothing else by itself. */
+ssize_t write(int fd, const void *bytes, size_t count)
+{
+    uint64_t rung;
+    CHECK_EQ(fd, bell.fd);
+    CHECK_EQ(count, sizeof rung);
+    memcpy(&rung, bytes, sizeof rung);
+    CHECK_EQ(rung, 1);
+    bell.calls++;
+    errno = bell.interrupts-- > 0 ? EINTR : bell.error;
+    return errno != 0 ? -1 : (ssize_t)count;
+}
 
 /* What a record says of its request, beyond its stages. */
 static void test_what_a_record_says(void)
@@ -131,6 +150,139 @@ static void test_a_record_that_is_put(void)
     munmap(w, sizeof *w);
 }
 
+/* Whoever rings is interrupted, or finds the bell rung: once is enough. The lowest descriptor is one as any other. */
+static void test_a_bell(void)
+{
+    static const struct {
+        int fd, interrupts, error, calls;
+    } ROWS[] = {{0, 0, 0, 1}, {7, 0, 0, 1}, {7, 3, 0, 4}, {7, 0, EAGAIN, 1}, {7, 2, EAGAIN, 3}, {-1, 0, 0, 0}};
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        struct world *w = new_world(CAPACITY);
+        struct mpb_trace record = {.t0_ns = 1};
+        struct mpb_lane lane;
+        CHECK_EQ(mpb_lane_attach(&lane, w->lane, sizeof w->lane), 0);
+        lane.bell_fd = bell.fd = ROWS[i].fd;
+        bell.calls = 0;
+        bell.interrupts = ROWS[i].interrupts;
+        bell.error = ROWS[i].error;
+        for (int n = 1; n <= CAPACITY + 2; n++) {
+            mpb_lane_put(&lane, &record);
+            CHECK_EQ(bell.calls, n < CAPACITY / 2 ? 0 : ROWS[i].calls);
+        }
+        munmap(w, sizeof *w);
+    }
+}
+
+/* A request takes from the socket to the end of its answer; the time a Fetch lies in its purgatory is what it asked for. */
+static void test_what_is_slow(void)
+{
+    enum { NOT = -1, MOST = -2 }; /* MPB_TRACE_NOT_REACHED and _SATURATED */
+    static const struct {
+        int64_t waited, enter, leave, done, slow_ticks;
+        uint8_t kind;
+        bool is_slow;
+    } ROWS[] = {
+        {0, NOT, NOT, 100, 100, MPB_PURG_NONE, true},
+        {0, NOT, NOT, 99, 100, MPB_PURG_NONE, false},
+        {NOT, NOT, NOT, 100, 100, MPB_PURG_NONE, true}, /* not measured is no time */
+        {NOT, NOT, NOT, 99, 100, MPB_PURG_NONE, false},
+        {40, NOT, NOT, 60, 100, MPB_PURG_NONE, true},
+        {40, NOT, NOT, 59, 100, MPB_PURG_NONE, false},
+        {100, NOT, NOT, NOT, 100, MPB_PURG_NONE, true}, /* nothing was sent */
+        {99, NOT, NOT, NOT, 100, MPB_PURG_NONE, false},
+        {0, 10, 60, 150, 100, MPB_PURG_FETCH, true},
+        {0, 10, 60, 149, 100, MPB_PURG_FETCH, false},
+        {0, NOT, 60, 160, 100, MPB_PURG_FETCH, true},
+        {0, NOT, 60, 159, 100, MPB_PURG_FETCH, false},
+        {0, 10, NOT, 99, 100, MPB_PURG_FETCH, false}, /* it never left */
+        {0, 10, NOT, 100, 100, MPB_PURG_FETCH, true},
+        {0, 10, 60, 100, 100, MPB_PURG_PRODUCE, true},
+        {0, 10, 60, 100, 100, MPB_PURG_CONTROLLER, true},
+        {0, NOT, NOT, 0, 0, MPB_PURG_NONE, true},
+        {MOST, NOT, NOT, MOST, MOST, MPB_PURG_NONE, true},
+        {MOST, NOT, NOT, MOST, NOT, MPB_PURG_NONE, false}, /* nothing is slow */
+        {0, NOT, NOT, NOT, NOT, MPB_PURG_NONE, false},
+    };
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        struct mpb_trace t = {.rx_wait = (uint32_t)ROWS[i].waited, .purg_kind = ROWS[i].kind};
+        memset(t.stage, 0xff, sizeof t.stage);
+        t.stage[MPB_STAGE_PURG_ENTER] = (uint32_t)ROWS[i].enter;
+        t.stage[MPB_STAGE_PURG_LEAVE] = (uint32_t)ROWS[i].leave;
+        t.stage[MPB_STAGE_SEND_DONE] = (uint32_t)ROWS[i].done;
+        CHECK_EQ(mpb_trace_is_slow(&t, (uint32_t)ROWS[i].slow_ticks), ROWS[i].is_slow);
+    }
+}
+
+/* What a predecessor decided of a record is forgotten; what the request says of itself stays. */
+static void test_a_decision_made_anew(void)
+{
+    static const uint16_t STAYS = MPB_TF_FOLLOWER | MPB_TF_TLS | MPB_TF_INCREMENTAL_FETCH;
+    struct world *w = new_world(CAPACITY);
+    struct mpb_lane lane;
+    CHECK_EQ(mpb_lane_attach(&lane, w->lane, sizeof w->lane), 0);
+    for (uint32_t shift = 0; shift < 16; shift += 15)
+        for (uint32_t error = 0; error < 2; error++) {
+            struct mpb_entry *e = &w->entries[0];
+            begin(e, 1, 1);
+            e->error = (int16_t)error;
+            mpb_trace_of(e->trace)->flags = STAYS | MPB_TF_KEPT | 0xF000;
+            lane.sample_shift = shift;
+            uint64_t before = mpb_lane_read_counters(&lane).written;
+            mpb_trace_commit(&lane, e, 0);
+            if (mpb_lane_read_counters(&lane).written == before)
+                continue;
+            uint32_t flags = mpb_lane_peek(&lane, 1).first->flags;
+            CHECK_EQ(flags, STAYS | (shift > 0 && error != 0 ? MPB_TF_KEPT : 0));
+            mpb_lane_release(&lane, 1);
+        }
+    munmap(w, sizeof *w);
+}
+
+/* Without a lane nothing is written down, and without a time the request is nobody's to write down. */
+static void test_requests_that_are_not_traced(void)
+{
+    struct world *w = new_world(CAPACITY), before;
+    struct mpb_lane lane;
+    CHECK_EQ(mpb_lane_attach(&lane, w->lane, sizeof w->lane), 0);
+    for (int is_traced = 0; is_traced < 2; is_traced++) {
+        begin(&w->entries[0], 1, 1);
+        mpb_trace_of(w->entries[0].trace)->t0_ns = is_traced ? 1000 : 0;
+        memcpy(&before, w, sizeof before);
+        mpb_trace_commit(NULL, &w->entries[0], MPB_TF_ABORTED);
+        if (!is_traced)
+            mpb_trace_commit(&lane, &w->entries[0], MPB_TF_ABORTED);
+        CHECK(memcmp(&before, w, sizeof before) == 0);
+    }
+    munmap(w, sizeof *w);
+}
+
+/* While a request is counted its number stands there, with what was counted before it. */
+static void test_what_a_commit_leaves(void)
+{
+    struct world *w = new_world(2);
+    struct mpb_lane lane;
+    CHECK_EQ(mpb_lane_attach(&lane, w->lane, sizeof w->lane), 0);
+    for (uint64_t i = 0; i < 6; i++) {
+        lane.sample_shift = i == 5 ? 15 : 0;
+        begin(&w->entries[0], 100 + i, 1); /* two find room, three do not, and the last is sampled out */
+        w->entries[0].error = 0;
+        mpb_trace_commit(&lane, &w->entries[0], 0);
+        CHECK_EQ(lane.header->committing, 100 + i);
+        CHECK_EQ(lane.header->committing_base, i);
+        CHECK_EQ(mpb_trace_of(w->entries[0].trace)->t0_ns, 0);
+        check_balance(&lane, i + 1);
+    }
+    struct mpb_lane_counters c = mpb_lane_read_counters(&lane);
+    CHECK(c.written == 2 && c.dropped == 3 && c.sampled_out == 1 && c.drained == 0);
+    mpb_lane_adopt(NULL, &lane); /* one without a table of requests */
+    CHECK_EQ(lane.header->committing, 0);
+    check_balance(&lane, 6);
+    lane.header->dropped++; /* counted, and not finished */
+    mpb_lane_adopt(NULL, &lane);
+    check_balance(&lane, 7);
+    munmap(w, sizeof *w);
+}
+
 /* The same requests on every machine, so that two lanes of one run tell of the same ones: of the correlation ids 0 .. 63 of
  * two connections, those that are kept with half of all, a quarter and an eighth. */
 static void test_which_requests_are_kept(void)
@@ -204,6 +356,11 @@ int main(void)
     test_capacities();
     test_reading();
     test_a_record_that_is_put();
+    test_a_bell();
+    test_what_is_slow();
+    test_a_decision_made_anew();
+    test_requests_that_are_not_traced();
+    test_what_a_commit_leaves();
     test_which_requests_are_kept();
     test_whose_rows_a_successor_marks();
     printf("lane records: %lu checks\n", checks_made);
