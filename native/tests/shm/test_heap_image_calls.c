@@ -2,6 +2,7 @@
  * pages become runs, what is given back, and that nothing happens where the kernel refuses or does not tell. */
 #define _GNU_SOURCE
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include "tests/shm/scripted_kernel.h"
 #include "shm/heap_image.h"
@@ -17,6 +18,7 @@ static void in_a_fork(void (*scenario)(size_t), size_t which)
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         kernel_begin();
         kernel.image_at = image;
         scenario(which);
