@@ -236,6 +236,35 @@ static void put_off(void)
     fixture_close(&f);
 }
 
+/* The list of replicas that comes into force is written beside the one that was, which a death in between leaves in force;
+ * one that says the same is not written at all. */
+static void lists_of_replicas(void)
+{
+    static const bool IS_OTHER[] = {false, true, true, false, true, false, false, true};
+    fixture_open(&f);
+    fixture_replicate(&f);
+    fixture_partition(&f, 0);
+    const struct mpb_replicas *replicas = &f.core.replicas[0];
+    bool was_other = false;
+    for (size_t i = 0; i < sizeof IS_OTHER / sizeof *IS_OTHER; i++) {
+        struct mpb_new_role role = fixture_role(i % 3 == 0 ? MPB_ROLE_FOLLOWER : MPB_ROLE_LEADER, 4 + (int32_t)i, 1);
+        const uint32_t at = now()->ids_at;
+        int32_t before[MPB_MAX_REPLICAS], want[MPB_MAX_REPLICAS];
+        memcpy(before, replicas->ids[at], sizeof before);
+        memset(want, 0xff, sizeof want);
+        role.replicas[2] = IS_OTHER[i] ? 9 : FIX_THIRD;
+        role.replica_count = IS_OTHER[i] ? 3 : 2;
+        role.replicas[2 + IS_OTHER[i]] = 77; /* of nobody: there are no more */
+        memcpy(want, role.replicas, role.replica_count * sizeof *want);
+        CHECK_EQ(mpb_become(&f.log, 0, &role), 0);
+        CHECK(memcmp(replicas->ids[now()->ids_at], want, sizeof want) == 0);
+        CHECK(memcmp(replicas->ids[at], before, sizeof before) == 0);
+        CHECK_EQ(now()->ids_at != at, i == 0 || IS_OTHER[i] != was_other);
+        was_other = IS_OTHER[i];
+    }
+    fixture_close(&f);
+}
+
 int main(void)
 {
     against_a_list();
@@ -243,6 +272,7 @@ int main(void)
     loaded();
     roles();
     put_off();
+    lists_of_replicas();
     printf("leader_epochs: %lu checks\n", checks_made);
     return 0;
 }
