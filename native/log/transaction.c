@@ -101,7 +101,7 @@ void mpb_txn_hold(struct mpb_core *core, const struct mpb_partition *row, const 
 int64_t mpb_txn_last_stable(struct mpb_core *core, const struct mpb_partition *row,
                             const struct mpb_partition_copy *next)
 {
-    const struct mpb_replicas *replicas = core->replica_count != 0 ? mpb_replicas_of(core, row) : NULL;
+    const struct mpb_replicas *replicas = mpb_replicas_of(core, row);
     uint32_t count;
     int64_t least = next->open_transactions != 0 ? least_first(core, row, 0, &count) : INT64_MAX;
     int64_t ended = replicas != NULL ? mpb_ended_least(replicas, next->hw) : INT64_MAX;
