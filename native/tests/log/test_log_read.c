@@ -211,7 +211,13 @@ static void test_bytes(void)
     CHECK_EQ(mpb_log_read(&f.log, &plan, bytes, &length), MPB_ERR_KAFKA_STORAGE_ERROR);
     CHECK_EQ(length, 0);
     CHECK_EQ(mpb_load_relaxed(&row->bytes_read), 6 * BYTES);
-    CHECK(mpb_log_dir_online(&f.core, 0)); /* somebody else cut it: the disk is sound */
+    CHECK(mpb_log_dir_online(&f.core, 0));                /* somebody else cut it: the disk is sound */
+    for (off_t rest = BYTES - 1; rest <= BYTES; rest++) { /* not a byte is left of what was planned */
+        mpb_store_relaxed(&f.core.processes[f.log.slot].log_errno, 0);
+        change_file(0, "log", rest);
+        CHECK_EQ(mpb_log_read(&f.log, &plan, bytes, &length), MPB_ERR_KAFKA_STORAGE_ERROR);
+        CHECK_EQ(mpb_load_relaxed(&f.core.processes[f.log.slot].log_errno), ERANGE);
+    }
     end();
 }
 
@@ -406,6 +412,37 @@ static void test_a_read_that_is_overtaken(void)
     end();
 }
 
+/* Retention goes on meanwhile. */
+static int raise_log_start(enum mpb_io_call call, size_t *limit)
+{
+    (void)call, (void)limit;
+    state->log_start = batch[A_SEGMENT].first;
+    return 0;
+}
+
+/* Who had found the batch is given it; who looked into the next segment, because its own was gone, is told that it is. */
+static void test_a_find_that_retention_overtakes(void)
+{
+    struct mpb_read_plan plan;
+    for (int gone = 0; gone < 2; gone++)
+        for (int64_t offset = batch[1].first; offset <= batch[2].last; offset++) {
+            int held = offset > batch[1].last ? 2 : 1;
+            begin(0);
+            if (gone)
+                change_file(0, "log", -1);
+            mpb_segment_close_all(&f.log);
+            if (f.log.lists[0] != NULL)
+                f.log.lists[0]->valid = false;
+            mpb_io_fault = raise_log_start;
+            int error = mpb_log_find(&f.log, 0, NULL, offset, MPB_READ_TO_END, 1 << 20, true, &plan);
+            mpb_io_fault = NULL;
+            CHECK_EQ(error, gone ? MPB_ERR_OFFSET_OUT_OF_RANGE : 0);
+            CHECK(gone || plan.first_offset == batch[held].first);
+            CHECK(!gone || plan.length == 0);
+            end();
+        }
+}
+
 int main(void)
 {
     test_every_offset(0);
@@ -419,6 +456,7 @@ int main(void)
     test_calls_that_fail();
     test_a_file_that_is_gone();
     test_a_read_that_is_overtaken();
+    test_a_find_that_retention_overtakes();
     printf("log reads: %lu checks\n", checks_made);
     return 0;
 }

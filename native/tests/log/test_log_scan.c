@@ -154,23 +154,31 @@ static void cut_off(uint64_t bytes)
     CHECK_EQ(ftruncate(fds[MPB_FILE_LOG], (off_t)(intact.length[MPB_FILE_LOG] - bytes)), 0);
 }
 
+static off_t shrunk_to;
+
 static int shrink(enum mpb_io_call call, size_t *limit)
 {
     (void)limit;
     if (call == MPB_IO_READ && fault.call++ == 1)
-        CHECK_EQ(ftruncate(fds[MPB_FILE_LOG], 1 << 20), 0);
+        CHECK_EQ(ftruncate(fds[MPB_FILE_LOG], shrunk_to), 0);
     return 0;
 }
 
 /* A file that somebody cuts meanwhile is an I/O error, not a log that ends there. */
 static void cut_while_scanning(void)
 {
+    static const off_t RESTS[] = {1 << 20, 1000000}; /* a part of the batch that comes next, and not even that */
     struct mpb_segment_scan found;
-    memset(&fault, 0, sizeof fault);
-    mpb_io_fault = shrink;
-    CHECK_EQ(scan(&found), -EIO);
-    mpb_io_fault = NULL;
-    CHECK(fault.call >= 2);
+    for (size_t i = 0; i < sizeof RESTS / sizeof *RESTS; i++) {
+        const size_t length = intact.length[MPB_FILE_LOG];
+        CHECK_EQ(pwrite(fds[MPB_FILE_LOG], intact.bytes[MPB_FILE_LOG], length, 0), (ssize_t)length);
+        memset(&fault, 0, sizeof fault);
+        shrunk_to = RESTS[i];
+        mpb_io_fault = shrink;
+        CHECK_EQ(scan(&found), -EIO);
+        mpb_io_fault = NULL;
+        CHECK(fault.call >= 2);
+    }
 }
 
 /* Returns how many calls failed and how many writes were torn. */

@@ -2,6 +2,7 @@
  * duplicate, what follows and what does not (KIP-98), with transactions and without. */
 #include "tests/log/append_scenarios.h"
 
+#include "log/ended.h"
 #include "log/producer.h"
 #include "log/producer_sweep.h"
 #include "log/transaction.h"
@@ -344,6 +345,43 @@ static void another_partition_is_busy(void)
     fixture_close(&f);
 }
 
+/* Nothing above the high watermark is stable, nor what lies behind the first record of a transaction that is open, or whose
+ * marker the high watermark has not passed; what is below log start holds nothing back. */
+static void last_stable(void)
+{
+    static const struct {
+        bool open;
+        int64_t ended, marker_end; /* -1: none */
+        int64_t log_start, hw, stable;
+    } CASES[] = {
+        {false, -1, -1, 0, 20, 20}, {true, -1, -1, 0, 20, 12},  {true, -1, -1, 0, 12, 12}, {true, -1, -1, 0, 11, 11},
+        {true, -1, -1, 13, 20, 13}, {true, -1, -1, 12, 20, 12}, {true, 8, 25, 0, 20, 8},   {true, 8, 25, 0, 24, 8},
+        {true, 8, 25, 0, 25, 12},   {true, 14, 25, 0, 24, 12},  {true, 8, 25, 9, 24, 9},   {false, 8, 25, 0, 24, 8},
+        {false, 8, 25, 0, 25, 25},  {false, 0, 25, 0, 24, 0},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
+        for (int replicated = 0; replicated < 2; replicated++) {
+            fixture_open(&f);
+            if (replicated)
+                fixture_replicate(&f);
+            fixture_partition(&f, 0);
+            f.log.producer_hint = FIX_PRODUCERS; /* the table's first row is next */
+            CHECK_EQ(mpb_producer_row(&f.log, 0, ID, true), 1);
+            if (CASES[i].open)
+                mpb_txn_restore(&f.core.producers[0], (struct mpb_txn_epochs){4, 0, MPB_NO_EPOCH}, 12, 6000);
+            if (CASES[i].ended >= 0)
+                mpb_ended_note(&f.core.replicas[0], 7, CASES[i].ended, CASES[i].marker_end);
+            const struct mpb_partition_copy next = {
+                .log_start = CASES[i].log_start, .hw = CASES[i].hw, .leo = 30, .open_transactions = CASES[i].open};
+            if (replicated || CASES[i].ended < 0) /* a broker alone has no high watermark to wait for */
+                CHECK_EQ(mpb_txn_last_stable(&f.core, row(), &next), CASES[i].stable);
+            else
+                CHECK_EQ(mpb_txn_last_stable(&f.core, row(), &next),
+                         !CASES[i].open || CASES[i].hw < 12 ? CASES[i].hw : 12);
+            fixture_close(&f);
+        }
+}
+
 int main(void)
 {
     another_partition_is_busy();
@@ -353,6 +391,7 @@ int main(void)
     against_a_list();
     sequences();
     rows();
+    last_stable();
     printf("producer: %lu checks\n", checks_made);
     return 0;
 }
