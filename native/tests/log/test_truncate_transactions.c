@@ -4,14 +4,20 @@
 
 #include <errno.h>
 
+#include "log/header_scan.h"
+#include "log/log_io.h"
 #include "log/transaction.h"
 
 enum { PRODUCERS = 5, STEPS = 40 };
 
 /* What a producer does: P a batch outside transactions, B one in its transaction, C commits, A aborts; '|' rolls.
  * The fourth has only plain batches, more than its row keeps, the fifth comes late. */
-static const char *const SCRIPT =
-    "P4 B1 P4 B2 C1 P4 B3 B1 P4 A2 P4 | B2 P4 A1 P4 P4 B1 C3 P4 | A2 P4 B5 C1 P4 B2 A5 P4 B5";
+static const char *const SCRIPTS[] = {
+    "P4 B1 P4 B2 C1 P4 B3 B1 P4 A2 P4 | B2 P4 A1 P4 P4 B1 C3 P4 | A2 P4 B5 C1 P4 B2 A5 P4 B5",
+    "P1 B2 P1 B3 A2 | B2 P1 C3 P1 | C2 B3 P1",  /* the last batch is none of a transaction */
+    "P1 P2 P1 P2 C2 P1 | P2 P1 P1 P1 P1 P1 P1", /* a marker, and no transaction at all */
+};
+static const char *script;
 
 struct known {
     int64_t first; /* of its open transaction, -1: none */
@@ -95,7 +101,7 @@ static void begin(void)
     row = &f.core.partitions[0];
     memset(sequence, 0, sizeof sequence);
     steps = 0;
-    for (const char *at = SCRIPT; *at != '\0'; at++) {
+    for (const char *at = script; *at != '\0'; at++) {
         if (*at == '|')
             CHECK_EQ(mpb_roll(&f.log, 0, 7000), 0);
         if (strchr("PBCA", *at) == NULL)
@@ -174,14 +180,94 @@ static void test_cut_before(int at)
     fixture_close(&f);
 }
 
+static int calls, fail_at;
+
+static int fail_one(enum mpb_io_call call, size_t *limit)
+{
+    (void)call, (void)limit;
+    return calls++ == fail_at ? ENOMEM : 0;
+}
+
+/* One call fails, whichever it is: that is told, what is left of the log is all that counts, and the next one who asks does
+ * the rest. */
+static void test_failed_calls(int at)
+{
+    bool failed = true;
+    for (int good = 0; failed; good++) {
+        begin();
+        int64_t offset = was[at].leo, end = now()->leo;
+        mpb_segment_close_partition(&f.log, 0);
+        calls = 0;
+        fail_at = good;
+        mpb_io_fault = fail_one;
+        int error = mpb_truncate(&f.log, 0, offset);
+        mpb_io_fault = NULL;
+        failed = calls > good;
+        CHECK_EQ(error, failed ? MPB_ERR_KAFKA_STORAGE_ERROR : 0);
+        CHECK(now()->leo == end || now()->leo == offset);
+        CHECK_EQ(mpb_load_relaxed(&row->intent.word) != 0, failed && now()->leo == offset);
+        CHECK(mpb_log_dir_online(&f.core, 0));
+        CHECK_EQ(mpb_truncate(&f.log, 0, offset), 0);
+        CHECK_EQ(mpb_load_relaxed(&row->intent.word), 0);
+        check_known(at);
+        check_index();
+        check_goes_on(at);
+        no_descriptor_lost(&f);
+        fixture_close(&f);
+    }
+}
+
+/* A marker is read whole, wherever the headers' buffer ends: before it, in its header, behind that, within its record. */
+static void test_a_marker_at_the_buffers_end(void)
+{
+    const size_t buffer = sizeof((struct mpb_header_scan *)0)->bytes;
+    for (size_t first = buffer - MPB_MARKER_BYTES - 1; first <= buffer + 1; first++) {
+        struct batch_spec spec = {.records = 2,
+                                  .producer_id = 3,
+                                  .epoch = epoch_of(3),
+                                  .timestamp = 1000,
+                                  .payload = (uint32_t)(first - MPB_BATCH_HEADER_BYTES),
+                                  .mark = 9,
+                                  .transactional = true};
+        const struct batch_spec plain = numbered(-1, 0, 7);
+        fixture_open(&f);
+        fixture_partition(&f, 0);
+        row = &f.core.partitions[0];
+        steps = 0;
+        CHECK_EQ(mpb_txn_verify(&f.log, 0, NULL, 3, spec.epoch, MPB_NO_GUARD), 0);
+        CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &spec).base_offset, 0);
+        end_transaction(3, false);
+        CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &plain).base_offset, 3);
+        const struct known before = known_of(3);
+        CHECK(before.first == -1 && before.coordinator == 20);
+        CHECK_EQ(mpb_truncate(&f.log, 0, 3), 0);
+        check_producer(3, &before);
+        CHECK(now()->open_transactions == 0 && now()->lso == 3 && now()->aborted_end == 3);
+        CHECK_EQ(mpb_truncate(&f.log, 0, 2), 0); /* the marker is cut, too */
+        CHECK(now()->open_transactions == 1 && now()->lso == 0 && known_of(3).marker == -1);
+        CHECK(now()->txn_index_bytes == 0 && now()->aborted_end == 2);
+        fixture_close(&f);
+    }
+}
+
 int main(void)
 {
-    begin();
-    int all = steps;
-    CHECK(was[all - 1].segment_count == 3 && was[all - 1].open_transactions == 2);
-    fixture_close(&f);
-    for (int at = 0; at < all - 1; at++)
-        test_cut_before(at);
+    for (size_t i = 0; i < sizeof SCRIPTS / sizeof *SCRIPTS; i++) {
+        script = SCRIPTS[i];
+        begin();
+        int all = steps;
+        if (i == 0)
+            CHECK(was[all - 1].segment_count == 3 && was[all - 1].open_transactions == 2);
+        fixture_close(&f);
+        for (int at = 0; at < all - 1; at++)
+            test_cut_before(at);
+        test_failed_calls(2);
+        test_failed_calls(all - 4);
+        for (int at = 1; at < all - 1; at++) /* a segment that is left empty */
+            if (was[at].active_base != was[at - 1].active_base)
+                test_failed_calls(at);
+    }
+    test_a_marker_at_the_buffers_end();
     printf("truncate transactions: %lu checks\n", checks_made);
     return 0;
 }
