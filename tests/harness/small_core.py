@@ -1,7 +1,11 @@
 """Shared memory of one process for tests: small tables in anonymous memory, nothing named, nothing to clean up."""
 
+import ctypes
 import mmap
 import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from mpbroker import _native
 from mpbroker.shm import layout, segment
@@ -9,6 +13,9 @@ from mpbroker.shm.layout import MemoryPlan
 
 WHO = struct.Struct("<IIIIII16s")  # flags, topic_row, partition, log_dir, next_ordinal, dir_length, topic_id
 DIR_OFFSET = _native.LAYOUT["partition.dir"]
+#: Of a partition's row (shm/layout.h): its lock, and since when somebody waits for that, which its holder takes back.
+LOCK_OFFSET, BUSY_OFFSET = 64, 120
+WAIT_S = 60.0
 
 
 def small_plan(**changes: int) -> MemoryPlan:
@@ -50,6 +57,30 @@ class SmallCore:
         next_ordinal = WHO.unpack_from(self.memory[0], base)[4]
         WHO.pack_into(self.memory[0], base, flags, topic_row, partition, 0, next_ordinal, len(name), topic_id)
         self.memory[0][base + DIR_OFFSET : base + DIR_OFFSET + len(name)] = name
+
+    @contextmanager
+    def held(self, ordinal: int) -> Iterator[None]:
+        """Meanwhile another thread holds the lock of a row that was used before. Without a process table any thread
+        that lives counts as a worker: nobody takes the lock for lost."""
+        lock = ctypes.addressof(ctypes.c_char.from_buffer(self.memory[0])) + self._base(ordinal) + LOCK_OFFSET
+        taken, enough, codes, libc = threading.Event(), threading.Event(), [], ctypes.CDLL(None)
+
+        def hold() -> None:
+            codes.append(libc.pthread_mutex_lock(ctypes.c_void_p(lock)))
+            taken.set()
+            enough.wait(WAIT_S)
+            codes.append(libc.pthread_mutex_unlock(ctypes.c_void_p(lock)))
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        try:
+            assert taken.wait(WAIT_S)
+            yield
+        finally:
+            enough.set()
+            holder.join()
+            struct.pack_into("<Q", self.memory[0], self._base(ordinal) + BUSY_OFFSET, 0)
+        assert codes == [0, 0]
 
 
 def write_headers(core: mmap.mmap, page: mmap.mmap, arena: mmap.mmap, plan: MemoryPlan) -> None:
