@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 import pytest
 
+from mpbroker import _native
 from mpbroker.errors import ProtocolError
 from mpbroker.protocol import codec, headers
 from mpbroker.protocol.schema import request
@@ -240,3 +241,23 @@ def test_the_numbers_of_each_field(field, least, most):
     for wrong in (1.0, "1", None, b"1"):
         with pytest.raises(TypeError, match=rf"^Whole\.{field}: .* is not an int$"):
             codec.encode(Whole(**{field: wrong}), 0)
+
+
+@pytest.mark.parametrize(
+    ("cls", "name"),
+    [
+        (range, "start"),
+        (ImportError, "msg"),
+        (slice, "start"),
+        (str, "upper"),
+        (property, "__doc__"),
+        (Leaf, "__init__"),
+    ],
+)
+def test_what_is_no_slot_of_a_message(cls, name):
+    """It is only read, or none is what it may be, or it is no place at all."""
+    field = (name, 1, 0, None, 0, 0)
+    for places in (((field,), (), ()), ((), (field,), ()), ((), (), (field,))):
+        with pytest.raises(TypeError, match=rf"^\w+\.{name} is not a slot a message can be stored in$"):
+            _native.Plan(cls, False, *places)
+    assert _native.Plan(Leaf, False, (("number", 1, 0, None, 0, 0),), (), ()).min_bytes == 1

@@ -16,8 +16,8 @@ BUSY, UNKNOWN = ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITIO
 #: Calls that need the lock and answer with a code, alone or first.
 CODED = [
     "set_flags", "set_high_watermark", "set_log_start", "become", "stop", "load_epochs", "truncate_follower",
-    "start_at", "isr_answered", "roll", "truncate", "ask_move", "give_up_move", "end_move", "swap", "start_written", "set_flushed",
-    "verify", "load_ended", "follower_fetched", "append_follower", "retain", "delete_records", "guard",
+    "start_at", "isr_answered", "roll", "truncate", "ask_move", "give_up_move", "end_move", "swap", "start_written",
+    "set_flushed", "verify", "load_ended", "follower_fetched", "append_follower", "retain", "delete_records", "guard",
 ]  # fmt: skip
 #: What stands behind the code of those that answer more.
 BEHIND = {
