@@ -7,6 +7,7 @@ from mpbroker._native import NO_REQUEST, LogOptions
 from mpbroker.record.batch_builder import encode_batch
 from mpbroker.shm.layout import ReplicaRole
 from tests.harness.no_memory import leaves_nothing, refuse_each
+from tests.harness.small_core import small_core
 from tests.unit.log.test_followers_transactions import FOLLOWER, LEADER, Replica
 
 LATE_MS, LARGE = 1 << 45, 1 << 40  # no whole numbers that Python keeps anyway
@@ -158,3 +159,20 @@ def test_what_is_loaded(tmp_path, name):
     method = getattr(one.log, name)
     leaves_nothing(lambda: refuse_each(lambda: method(0, rows)), [one.log, rows, *rows, *singletons()])
     one.log.close()
+
+
+@pytest.mark.parametrize("name", ["starts_asked", "moves", "unflushed"])
+def test_rows_whose_numbers_python_does_not_keep(tmp_path, name):
+    """The list, each number and the list's room are asked for one by one."""
+    core, paths = small_core(partitions=400).core, [tmp_path / "a", tmp_path / "b"]
+    for path in paths:
+        path.mkdir()
+    log = _native.Log(core, paths, 60)
+    for row in range(300, 310):
+        assert log.publish(row, TOPIC_ID, 0, row, 0, f"t-{row}", {"leo": 9, "hw": 9}) == 0
+        assert log.delete_records(row, 5, TOPIC_ID) == (0, 5) and log.ask_move(row, TOPIC_ID, 1) == 0
+    method, arguments = getattr(log, name), (False,) if name == "unflushed" else ()
+    assert method(*arguments) == list(range(300, 310))
+    assert refuse_each(lambda: method(*arguments)) >= 12
+    leaves_nothing(lambda: refuse_each(lambda: method(*arguments)), [log, *singletons()])
+    log.close()
