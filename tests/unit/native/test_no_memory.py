@@ -60,7 +60,7 @@ CALLS = {
     "crc32c": [(BATCH,)],
     "xxh32": [(BATCH,)],
     "crc32c_implementation": [()],
-    "batch_check_request": [(BATCH, 7), (RETRIED, 7), (b"short", 7)],
+    "batch_check_request": [(BATCH, 7), (RETRIED, 7), (b"short", 7), (encode_batch([(None, bytes(300), 5)]), 7)],
     "batch_check_append": [
         (BATCH, 1 << 20, False, False, LATE_MS, LARGE, LARGE, True),
         (RETRIED, 1 << 20, False, True, LATE_MS, LARGE, LARGE, True),

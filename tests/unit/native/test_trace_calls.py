@@ -1,8 +1,10 @@
 """What the tracer asks of many records at once: how many failed, where the first slow one is, the ends of a segment."""
 
+import struct
+
 import pytest
 
-from mpbroker._native import TraceTally, trace_scan
+from mpbroker._native import TRACE_LANE_HEADER_BYTES, TraceLane, TraceTally, trace_lane_format, trace_scan
 from mpbroker.trace.record import GAUGE, NOT_REACHED, TraceRecord
 
 SAMPLED = 12  # bits behind which a record says for how many it stands
@@ -57,3 +59,32 @@ def test_the_ends_of_a_segment():
     records += [made(NOT_REACHED, t0_ns=450, api_key=5), MARK, made(99)[:100]]
     found = (10, 400, 499, 28, [(0, 3), (5, 1), (62, 2), (63, 4)])
     assert ends(b"".join(records)) == ends(*records) == found, "at once and one by one"
+
+
+#: Magic 8, version 4, what it is whose 4, capacity 8 at byte 24; each with what is no lane any more.
+BROKEN = {
+    "no lane": (0, "<Q", 1),
+    "a lane of another version": (8, "<I", 9999),
+    "a broken lane header": (24, "<Q", 0),
+}
+
+
+@pytest.mark.parametrize("words", BROKEN)
+def test_why_something_is_no_lane(words):
+    memory = bytearray(TRACE_LANE_HEADER_BYTES + 64 * 128)
+    trace_lane_format(memory, 64, 0, 1)
+    assert TraceLane(memory).capacity == struct.unpack_from("<Q", memory, 24)[0] == 64
+    at, form, wrong = BROKEN[words]
+    struct.pack_into(form, memory, at, wrong)
+    with pytest.raises(ValueError, match=f"^not a trace lane: {words}$"):
+        TraceLane(memory)
+
+
+def test_how_small_a_lane_may_be():
+    """Its header and the records that it speaks of."""
+    memory = bytearray(TRACE_LANE_HEADER_BYTES + 64 * 128)
+    trace_lane_format(memory, 64, 0, 1)
+    with pytest.raises(ValueError, match="^not a trace lane: a broken lane header$"):
+        TraceLane(memory[:-1])
+    with pytest.raises(ValueError, match="^not a trace lane: too small$"):
+        TraceLane(memory[: TRACE_LANE_HEADER_BYTES - 1])
