@@ -161,6 +161,7 @@ def test_what_is_read_without_the_lock(world):
         assert (world.log.state(LEADING), world.log.segments(LEADING), world.log.largest_time(LEADING)) == before
         assert world.log.find(LEADING, 0, _native.READ_TO_END, 100)[0] == world.log.find_time(LEADING, 5)[0] == 0
         assert world.log.scan_epochs(LEADING, 0) == (0, []) and world.log.move_of(LEADING) is None
+    assert world.log.scan_epochs(NEVER_USED, 0) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
     assert world.log.segments(NEVER_USED) == [] and world.log.largest_time(NEVER_USED)[0] == UNKNOWN
     for call in (world.log.find(NEVER_USED, 0, 1, 1), world.log.find_time(NEVER_USED, 1), world.log.flush(NEVER_USED)):
         assert call[0] == UNKNOWN

@@ -1,10 +1,12 @@
 """A log whose table has one row: what is asked of all rows asks for none behind it, and a closed log says nothing."""
 
 import os
+import struct
 
 import pytest
 
 from mpbroker import _native
+from mpbroker.record.batch_builder import encode_batch
 from mpbroker.shm.layout import ReplicaRole
 from tests.harness.small_core import small_core
 
@@ -58,3 +60,34 @@ def test_who_wants_an_open_log(log):
     with pytest.raises(ValueError, match="^the log is closed$"):
         _native.SteadyFetches(log, bell)
     os.close(bell)
+
+
+def test_the_only_row_may_follow(log):
+    assert log.become(0, ReplicaRole.FOLLOWER, 2, 2, [0, 1], [1], 0, 1, 0, leader=1) == 0
+    row = (0, TOPIC_ID, 0, 1, 2, 0, 1, 0, 0)
+    assert log.followed(0, 1) == log.followed(0, 1, 0) == log.followed(0, 1, -1) == (0, [row])
+    assert log.followed(0, 1, 1) == log.followed(1, 1) == (0, [])
+
+
+def test_who_falls_behind_at_time_0(log):
+    """A time that nobody told is none that has passed."""
+    assert log.become(0, ReplicaRole.LEADER, 2, 2, [0, 1], [0, 1], 0, 1, 0, leader=0) == 0
+    batch = encode_batch([(b"k", b"v", 1)])
+    assert log.append(0, _native.NO_REQUEST, 0, batch, _native.LogOptions(), 1).error == 0
+    for arguments in ((), (0,), (0, 0), (5, 5), (-1, 99)):
+        assert log.take_isr_proposals(*arguments) == ([], False), arguments
+    assert log.take_isr_proposals(0, 1) == ([(0, 2, 2, (0,))], False)
+
+
+def test_one_look_finds_65536_epochs(log, tmp_path):
+    """Each with a batch of its own, as a file has them that was never truncated."""
+    most, count = 65536, 65537
+    header = struct.Struct(">qiiBIhiqqqhii")
+    batches = [header.pack(at, 49, at, 2, 0, 0, 0, 1, 1, -1, -1, -1, 0) for at in range(count)]
+    (tmp_path / "t-0" / f"{0:020}.log").write_bytes(b"".join(batches))
+    state = {"leo": count, "hw": count, "position": count * header.size, "log_bytes": count * header.size}
+    assert log.publish(0, TOPIC_ID, 0, 0, 0, "t-0", state) == 0
+    error, found = log.scan_epochs(0, 0)
+    assert error == 0 and len(found) == most
+    assert found[0] == (0, 0) and found[-1] == (most - 1, most - 1)
+    assert log.scan_epochs(0, most - 1) == (0, [(most - 1, most - 1), (most, most)])

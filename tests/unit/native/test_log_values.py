@@ -247,3 +247,14 @@ def test_a_time_is_looked_for_from_the_first_record_on(log):
     appended(log, one), appended(log, one)
     found = [log.find_time(0, NOW_MS, *more)[1].first_offset for more in ((), (0,), (1,))]
     assert found == [0, 0, 1] and log.find_time(0, NOW_MS, 2)[1].length == 0
+
+
+@pytest.mark.parametrize(("length", "entries"), [(4095, [0, 0, 1]), (4096, [0, 0, 1]), (4097, [0, 1, 2])])
+def test_an_index_entry_comes_behind_more_than_4096_bytes_unless_told(log, length, entries):
+    batch = encode_batch([(None, bytes(length - 70), NOW_MS)])
+    assert len(batch) == length
+    found = []
+    for _ in entries:
+        appended(log, batch)
+        found.append(log.state(0).index_bytes // 8)
+    assert found == entries
