@@ -61,3 +61,37 @@ resource.setrlimit(resource.RLIMIT_RTPRIO, (0, 0))
 os.setuid(65534)
 print(prefer_latency("auto") != "realtime", rank())
 """) == ["True", "other"]
+
+
+def test_a_short_slice_leaves_the_nice_value():
+    """Only of this process: without rights it cannot be another's."""
+    assert _run("""
+from mpbroker import _native
+before = os.nice(5)  # another one than that of process 1
+if os.getuid() == 0:
+    os.setuid(65534)
+print(_native.set_time_slice(100_000), os.nice(0) - before, rank())
+""") == ["True", "0", "other"]
+
+
+def test_real_time_is_of_the_lowest_rank_and_bounded():
+    """A bound above the hard one is cut to that; what was refused is said."""
+    if not _realtime_is_permitted():
+        pytest.skip("this user may not have real-time processes")
+    assert _run("""
+import resource
+from mpbroker import _native
+def limit():
+    return resource.prlimit(0, 15)[0]  # RLIMIT_RTTIME, for which the module has no name
+print(_native.set_realtime(20_000), os.sched_getparam(0).sched_priority, rank(), limit())
+print(_native.set_realtime(10_000), limit())
+resource.prlimit(0, 15, (10_000, 30_000))
+print(_native.set_realtime(29_999), limit(), _native.set_realtime(30_001), limit())
+os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+if os.getuid() == 0:
+    resource.setrlimit(resource.RLIMIT_RTPRIO, (0, 0))
+    os.setuid(65534)
+    print(_native.set_realtime(20_000), rank())
+else:
+    print(False, rank())
+""") == ["True", "1", "rr", "20000", "True", "10000", "True", "29999", "True", "30000", "False", "other"]

@@ -32,6 +32,29 @@ del made
 print(first, _native.fill_free_memory())
 """
 
+#: One place of a fresh pool is taken for each size; then everything is full but the rests of those pools.
+POOLS = """
+import ctypes
+from mpbroker import _native
+malloc, sbrk = ctypes.pythonapi.PyObject_Malloc, ctypes.CDLL(None).sbrk
+for function in (malloc, sbrk):
+    function.restype, function.argtypes = ctypes.c_size_t, [ctypes.c_ssize_t]
+fill = _native.fill_free_memory
+taken, places = ((ctypes.c_size_t * (count * len({sizes})))() for count in (1, 3))  # no list that grows meanwhile
+fill(), fill()
+full, begin = fill(), sbrk(0)
+for _ in range(8):
+    fill()
+end = sbrk(0)
+for number, size in enumerate({sizes}):
+    taken[number] = malloc(size) % {pool} - {header}
+rests = fill()
+for number in range(len(places)):
+    size = {sizes}[number // 3]
+    places[number] = malloc(size) % {pool} - {header} - number % 3 * size
+print(full, end - begin, end % 4096, rests, sum(map(bool, taken)), sum(map(bool, places[:-3])), sum(places[-3:]))
+"""
+
 COUNTED = """
 import os
 from mpbroker import _native
@@ -61,6 +84,20 @@ def test_what_is_filled_is_told(size):
     """Once all is filled, only the new holes are: larger ones than CPython's."""
     first, filled = in_a_python(HOLES_LATER.format(size=size))
     assert 40 * size < filled < 60 * size + first // 2
+
+
+def test_pools_are_filled_to_their_end_and_no_further():
+    """What is full is left alone, for good: the end of the heap, and the places that were tried in a fresh pool."""
+    sizes, pool, header = range(192, 513, 16), 16384, 48  # smaller ones are what the interpreter itself has use for
+    full, grown, end, rests, *places = in_a_python(POOLS.format(sizes=sizes, pool=pool, header=header))
+    not_first, displaced, of_the_largest = places
+    assert (end, not_first, of_the_largest) == (0, 0, 0) and displaced <= 6, (
+        "of two sizes, which the script itself took"
+    )
+    assert grown < 300_000, "as much as malloc asks for at a time, for what was given back at once"
+    assert full < 60_000, "the numbers and lists of the script itself"
+    expected = sum(((pool - header) // size - 1) * size for size in sizes)
+    assert abs(rests - full - expected) < 60_000 < 4 * expected
 
 
 def test_another_allocator_costs_a_bounded_amount():
