@@ -17,7 +17,7 @@ READ, WRITE, EXECUTE = 4, 2, 1
 #: Tags of a dynamic section.
 HASH, STRINGS, SYMBOLS, RELA, RELA_BYTES, RELA_ENTRY, STRINGS_BYTES, SYMBOL_ENTRY = 4, 5, 6, 7, 8, 9, 10, 11
 TEXTREL, FLAGS, SYMBOLIC_FLAG, TEXTREL_FLAG = 22, 30, 2, 4
-PATCHED, UNALIGNED = 0x800, 0x1840
+PATCHED, UNALIGNED = 0x800, 0x1841  # no segment has to begin at an even place
 TEXT_BYTES, MORE_BYTES = 0x900, 0x70
 
 pytestmark = pytest.mark.skipif(MACHINE == 0, reason="a library is written by hand for x86_64 and aarch64")
