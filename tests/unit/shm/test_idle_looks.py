@@ -43,6 +43,14 @@ class World:
     def polled(self):
         self.turn.poll(1, 0, 1, 0, 0)
 
+    def woken(self, waits, wake):
+        if os.fork() == 0:
+            time.sleep(0.05)
+            wake()
+            os._exit(0)
+        waits(5000.0)
+        os.wait()
+
 
 #: What happens before, and the call.
 CASES = {
@@ -54,6 +62,13 @@ CASES = {
     "a handler": (lambda w: None, lambda w: w.handler.serve_or_claim(1.0)),
     "a handler with a request": (
         lambda w: w.processor.submit(0, 5, 6, 7, FRAME, 1), lambda w: w.handler.serve_or_claim(1.0)
+    ),
+    "a controller that was woken": (
+        lambda w: None, lambda w: w.woken(w.takes.claim, lambda: w.sends.send(b"x", 9))
+    ),
+    "a handler that was woken": (
+        lambda w: None,
+        lambda w: w.woken(w.handler.serve_or_claim, lambda: w.processor.submit(0, 5, 6, 7, FRAME, 1)),
     ),
     "a processor": (lambda w: None, World.polled),
     "a processor with a connection": (lambda w: w.turn.schedule(w.connection), World.polled),
@@ -96,6 +111,8 @@ def test_who_is_idle_has_looked(left, name):
     [
         "a service that was rung",
         "a controller with a command",
+        "a controller that was woken",
+        "a handler that was woken",
         "a handler with a request",
         "a processor with a connection",
         "a processor with an event",
