@@ -196,7 +196,7 @@ def places_of(keys):
 
 
 def test_a_key_stands_in_its_map_by_the_seed_that_was_given():
-    """As the authors of SipHash publish it for 128 bits, the bytes from 0 to 15 as seed, and nothing hashed. Another seed
+    """As the authors of SipHash publish it for 128 bits, the bytes 0 to 15 as seed, and nothing hashed. Another seed
     gives another hash: who does not know it cannot make two keys meet."""
     published = bytes.fromhex("a3817f04ba25a8e66df67214c7550293")
     for seed, stands_there in ((bytes(range(16)), True), (bytes(16), False), (bytes(range(1, 17)), False)):

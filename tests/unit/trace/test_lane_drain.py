@@ -199,7 +199,7 @@ def test_a_segment_that_the_last_record_of_a_drain_fills_has_it_in_its_counters(
 def test_a_segment_that_a_step_fills_is_followed_by_none_without_records(tmp_path, both_ends):
     writer, reader = both_ends
     drain = drain_of(reader, tmp_path, segment_bytes=4096 + 5 * 128)
-    _finish(writer, 0, 8)
+    finish(writer, *range(8))
     assert drain.step(0) == 8 and drain.active == {}
     assert [row.records for row in manifest.read(tmp_path)] == [5, 5]
     assert len(list(tmp_path.glob("*.mpt"))) == 2
