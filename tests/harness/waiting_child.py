@@ -26,8 +26,9 @@ def waiting_child(act: Callable[[], object]) -> Iterator[tuple[int, socket.socke
         yield pid, ours
     finally:
         ours.close()
-        with suppress(ProcessLookupError, ChildProcessError):
-            end(pid)
+        with suppress(ChildProcessError):  # it was ended: its number may be another's by now
+            if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                end(pid)
 
 
 def end(pid: int) -> None:

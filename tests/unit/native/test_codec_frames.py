@@ -1,7 +1,6 @@
 """Frames byte by byte: every API's headers as Kafka's rules make them (KIP-482, KIP-511), and how long they may be."""
 
 import contextlib
-import mmap
 import struct
 
 import pytest
@@ -12,11 +11,11 @@ from mpbroker.protocol import codec, headers
 from mpbroker.protocol.schema import request
 from mpbroker.protocol.types import ReservedRecords, Struct
 from tests.harness.no_memory import leaves_nothing
+from tests.harness.unread_memory import unread_memory
 
 CONTROLLED_SHUTDOWN, API_VERSIONS, NEVER = 7, 18, 14
 INT32_MAX = (1 << 31) - 1
 CORRELATION = 0x01020304
-MAP_NORESERVE = 0x4000  # mmap knows its name from a later Python on
 
 
 @request(key=230, versions=(0, 32767), flexible=32768)
@@ -127,8 +126,7 @@ def test_the_largest_frame():
 
 def test_the_longest_bytes():
     """Nobody reads them while they are counted, so that they need no memory."""
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE
-    with mmap.mmap(-1, INT32_MAX + 1, flags=flags) as memory, memoryview(memory) as whole:
+    with unread_memory(INT32_MAX + 1) as whole:
         with whole[:-1] as longest:
             assert _native.codec_encoded_size(Large(blob=longest), 0) == 8 + INT32_MAX
         with pytest.raises(ValueError, match=r"Large\.blob: .* is longer than 2147483647 bytes"):
