@@ -145,9 +145,9 @@ def test_layers_of_brokers_and_groups_are_written_upon_their_versions():
     assert found.load_broker_configs() == {None: second[0], 3: second[1]} and found.load_group_configs() == {}
     third = kept.alter_configs([], [one._replace(configs={"d": "4"}) for one in second], 0, b"")
     assert [one.version for one in third] == [3, 3, 1]
-    for stale in first:
+    for stale in second:
         with pytest.raises(StoreChanged):
-            kept.alter_configs([], [stale._replace(version=stale.version + 5)], 0, b"")
+            kept.alter_configs([], [stale._replace(configs={"e": "5"})], 0, b"")
 
 
 def other_version(store, key):

@@ -114,7 +114,7 @@ def test_defaults_of_an_append(log):
 def test_a_log_in_a_row_of_directories(tmp_path):
     core = small_core().core
     with pytest.raises(ValueError, match=r"at most \d+ log directories") as refused:
-        Log(core, ["/tmp"] * 999, 118)
+        Log(core, [str(tmp_path)] * 999, 118)
     most = int(str(refused.value).split()[2])
     paths = [tmp_path / str(number) for number in range(most + 1)]
     for path in paths:
@@ -204,7 +204,7 @@ def test_a_table_of_producers_that_is_full(tmp_path):
     assert log.load_producers(0, rows) == 89 == log.load_transactions(0, [(4, 0, 0, 1, 1)])
     assert [row[0] for row in log.producers(0)[1]] == [1, 2]
     assert log.producer_times()[0] == 2
-    assert log.sweep_producers() >= 0
+    assert log.sweep_producers() == 0
     log.close()
 
 

@@ -124,11 +124,10 @@ def _raises(*_):
     ],
 )
 def test_a_callable_that_is_broken(tmp_path, unraisable, decompress):
-    """The interpreter says so, nothing is written, and the next request is served."""
+    """The interpreter says so, nothing is written, the request is left to Python, and the next one is served."""
     world = World(tmp_path, decompress)
-    answer = world.served(compressed())
+    assert world.served(compressed()) is None
     assert len(unraisable) == 1 and world.log.state(0).leo == 0
-    assert answer is None or answer.error_code != 0
     assert world.served(encode_batch(RECORDS)).base_offset == 0
     world.log.close()
 
@@ -170,12 +169,11 @@ def test_topics_that_are_known(tmp_path):
     for topic_id in (b"", b"x" * 15, b"x" * 17):
         with pytest.raises(ValueError, match="a topic id is 16 bytes"):
             add("x", topic_id, [0], options, True, False)
-    for place in range(6):
+    for place in range(4):
         arguments = ["x", b"x" * 16, [0], options, True, False]
         arguments[place] = object()
-        if place < 4:
-            with pytest.raises(TypeError):
-                add(*arguments)
+        with pytest.raises(TypeError):
+            add(*arguments)
     plain = encode_batch(RECORDS)
     assert world.served(plain).error_code == 0
     world.native.reset(world.core.metadata_generation)
