@@ -41,12 +41,15 @@ class _Mallinfo(ctypes.Structure):
 
 @functools.cache
 def _mallinfo() -> Callable[[], _Mallinfo]:
-    """Looked for by who asks: not every C library has it."""
-    call = ctypes.CDLL(None).mallinfo2
+    """Of a C library that has none, nothing is known."""
+    try:
+        call = ctypes.CDLL(None).mallinfo2
+    except AttributeError:
+        return _Mallinfo
     call.restype = _Mallinfo
     return call
 
 
 def in_use() -> int:
-    """Bytes that malloc has handed out."""
+    """Bytes that malloc has handed out; 0 where it does not say."""
     return int(_mallinfo()().in_use)

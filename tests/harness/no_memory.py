@@ -1,6 +1,8 @@
 """Calls of the extension for which the interpreter has no memory left at one place after the other."""
 
+import functools
 import sys
+from array import array
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -8,11 +10,16 @@ import pytest
 
 from tests.harness.kept_blocks import collect, in_use
 
-_testcapi = pytest.importorskip("_testcapi")  # a part of CPython that distributions may leave out
 ROUNDS, WARM_UP, LOOKS = 3, 2, 8
 #: So many calls in a row that go well: there is no allocation left to refuse.
 GOOD_IN_A_ROW, MOST = 3, 3000
 BYTES_OF_A_LEAK = 16
+
+
+@functools.cache
+def _testcapi() -> Any:
+    """A part of CPython that distributions may leave out; references are counted without it."""
+    return pytest.importorskip("_testcapi")
 
 
 def refuse_each(
@@ -20,7 +27,7 @@ def refuse_each(
 ) -> int:
     """Calls it with the first allocation refused, then with the second, and so on; how often it raised MemoryError. Any
     other error is one. `before` and `after` each call have all the memory they want."""
-    refused, good, number = 0, 0, 0
+    refused, good, number, testcapi = 0, 0, 0, _testcapi()
     collect()  # of what the interpreter keeps for the next list or tuple, it lets go
     held = []
     while good < GOOD_IN_A_ROW:
@@ -29,11 +36,11 @@ def refuse_each(
             before()
         held.append(_what_is_kept(number))
         try:
-            _testcapi.set_nomemory(number, number + 1)
+            testcapi.set_nomemory(number, number + 1)
             try:
                 work()
             finally:
-                _testcapi.remove_mem_hooks()
+                testcapi.remove_mem_hooks()
             good += 1
         except MemoryError:
             refused, good = refused + 1, 0
@@ -52,13 +59,14 @@ def _what_is_kept(number: int) -> list[object]:
 
 def leaves_nothing(work: Callable[[], object], touched: Iterable[Any] = ()) -> None:
     """Rounds of it leave neither objects nor bytes of malloc nor references to each of `touched`. Another thread of the
-    process may keep or free something meanwhile: what is no leak is gone at the next look."""
+    process may keep or free something meanwhile, and what is freed would hide what is left: what is no leak is gone at
+    the next look."""
     touched = [*touched]
     for _ in range(WARM_UP):
         work()
     for _ in range(LOOKS):
         objects, size, references = _look(work, touched)
-        if abs(objects) < ROUNDS and size < BYTES_OF_A_LEAK * ROUNDS and not any(references):
+        if 0 <= objects < ROUNDS and size < BYTES_OF_A_LEAK * ROUNDS and not any(references):
             return
     leaked = [one for one, count in zip(touched, references, strict=True) if count]
     pytest.fail(f"{ROUNDS} rounds leave {objects} objects, {size} bytes, and references to {leaked}")
@@ -67,7 +75,8 @@ def leaves_nothing(work: Callable[[], object], touched: Iterable[Any] = ()) -> N
 def _look(work: Callable[[], object], touched: list[Any]) -> tuple[int, int, list[int]]:
     """What rounds leave: objects, bytes, and of references to each whole ones a round."""
     collect()
-    references = [sys.getrefcount(one) for one in touched]
+    references = array("q", [sys.getrefcount(one) for one in touched])  # a list would hold numbers that are touched
+    collect()  # of what that was made of: it would be missed afterwards
     size, objects = in_use(), sys.getallocatedblocks()
     for _ in range(ROUNDS):
         work()

@@ -37,7 +37,7 @@ print(refused, unsaid, good, *sorted(name for name in vars(module) if not name.s
 
 
 def test_an_import_without_memory_fails():
-    told = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60)
+    told = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=600)
     assert told.returncode == 0, told.stderr
     refused, unsaid, good, *names = told.stdout.split()
     types = [one for one in vars(_native).values() if isinstance(one, type)]
