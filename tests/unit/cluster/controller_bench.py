@@ -10,7 +10,7 @@ from mpbroker.metadata.cluster_records import BrokerRecord, ControllerEpochRecor
 from mpbroker.metadata.commands import CreateTopics, NewTopic
 from mpbroker.metadata.keys import Keys
 from mpbroker.metadata.meta_store import Delete, Put, Unknown, Version
-from mpbroker.metadata.topic_record import decode_record, encode_record
+from mpbroker.metadata.topic_record import TopicRecord, decode_record, encode_record
 from mpbroker.protocol.messages.alter_partition import (
     AlterPartitionPartition,
     AlterPartitionRequest,
@@ -33,6 +33,7 @@ ANSWERS = {
     StopReplicaRequest: StopReplicaResponse,
     UpdateMetadataRequest: UpdateMetadataResponse,
 }
+STATELESS = b"s" * 16
 
 
 def broker_record(broker: int, rack=None, unclean=False, life=1, failed=()) -> BrokerRecord:
@@ -217,6 +218,15 @@ def alter(bench, topic_id, isr, *, broker=1, number=0, leader_epoch=None, partit
 def epoch_of(bench, broker):
     live = bench.controller.broker(broker)
     return live.epoch if live else -1
+
+
+def stateless(bench):
+    """A topic whose replica has gone before it had a state."""
+    record = TopicRecord(STATELESS.hex(), "stateless", [[9]], 1)
+    name = Put(bench.keys.topic_name("stateless"), record.id.encode())
+    bench.store.txn([], [name, Put(bench.keys.topic(STATELESS), encode_record(record))], tag="")
+    bench.watch()
+    assert PartitionId(STATELESS, 0) not in bench.controller.image.partitions
 
 
 def roles(sent):

@@ -4,14 +4,13 @@ only a few operations at once."""
 import pytest
 
 from mpbroker.cluster.cluster_config import PRODUCER_ID_BLOCK
-from mpbroker.cluster.cluster_image import PartitionId
 from mpbroker.cluster.events import Request, TxnDone
 from mpbroker.cluster.partition_jobs import MAX_PRODUCER_ID, PREFERRED, RECOVERED, RECOVERING, UNCLEAN
 from mpbroker.errors import ERRORS, ErrorCode
 from mpbroker.metadata.cluster_records import PartitionRecord
 from mpbroker.metadata.commands import AllocateProducerIds
 from mpbroker.metadata.meta_store import Delete, Put
-from mpbroker.metadata.topic_record import ProducerIdBlock, TopicRecord, encode_record
+from mpbroker.metadata.topic_record import ProducerIdBlock, encode_record
 from mpbroker.protocol.messages.alter_partition import (
     AlterPartitionPartition,
     AlterPartitionPartitionResult,
@@ -22,9 +21,7 @@ from mpbroker.protocol.messages.alter_partition import (
 from mpbroker.protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from mpbroker.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from mpbroker.protocol.types import ZERO_UUID
-from tests.unit.cluster.controller_bench import ControllerBench, alter, elect, epoch_of, stops
-
-STATELESS = b"s" * 16
+from tests.unit.cluster.controller_bench import STATELESS, ControllerBench, alter, elect, epoch_of, stateless, stops
 
 
 @pytest.fixture
@@ -59,15 +56,6 @@ def code_of(bench, topic_id, asked, broker=1):
     if row.error_code:
         assert row == AlterPartitionPartitionResult(asked.partition_index, row.error_code), "nothing else is said"
     return row.error_code
-
-
-def stateless(bench):
-    """A topic whose replica has gone before it had a state."""
-    record = TopicRecord(STATELESS.hex(), "stateless", [[9]], 1)
-    name = Put(bench.keys.topic_name("stateless"), record.id.encode())
-    bench.store.txn([], [name, Put(bench.keys.topic(STATELESS), encode_record(record))], tag="")
-    bench.watch()
-    assert PartitionId(STATELESS, 0) not in bench.controller.image.partitions
 
 
 def recovering(bench):

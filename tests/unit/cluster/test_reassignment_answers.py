@@ -16,9 +16,7 @@ from mpbroker.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
-from tests.unit.cluster.controller_bench import ControllerBench, alter
-
-STATELESS = b"s" * 16
+from tests.unit.cluster.controller_bench import ControllerBench, alter, stateless
 
 
 @pytest.fixture
@@ -66,19 +64,7 @@ def test_each_partition_has_its_own_answer_in_the_order_of_the_request(bench):
     ]
     unknown = [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")]
     assert move(bench, "u", p0=[1]) == unknown
-    assert (
-        bench.ask(
-            AlterPartitionReassignmentsRequest(
-                topics=[
-                    ReassignableTopic(name="t", partitions=[ReassignablePartition(partition_index=-1, replicas=[1])])
-                ]
-            )
-        )
-        .responses[0]
-        .partitions[0]
-        .error_code
-        == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    )
+    assert move(bench, **{"p-1": [1]}) == [(-1, *unknown[0][1:])]
 
 
 def test_the_partition_behind_the_last_is_none_and_all_brokers_may_hold_one(bench):
@@ -121,10 +107,7 @@ def test_replicas_that_only_leave_leave_at_once(bench):
 
 
 def test_a_partition_that_nobody_ever_led_or_whose_in_sync_replicas_would_all_go_is_not_moved(bench):
-    record = TopicRecord(STATELESS.hex(), "stateless", [[9]], 1)
-    name = Put(bench.keys.topic_name("stateless"), record.id.encode())
-    bench.store.txn([], [name, Put(bench.keys.topic(STATELESS), encode_record(record))], tag="")
-    bench.watch()
+    stateless(bench)
     sentence = "None of the replicas that would stay is alive and in sync."
     refused = [(0, ErrorCode.INVALID_REPLICA_ASSIGNMENT, sentence)]
     assert move(bench, "stateless", p0=[1]) == refused

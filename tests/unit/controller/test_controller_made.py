@@ -7,7 +7,7 @@ import pytest
 from mpbroker.controller import controller as module
 from mpbroker.controller.controller import Controller, build_controller, open_store
 from mpbroker.errors import ConfigError
-from mpbroker.metadata.meta_store import StoreError, StoreTooNew
+from mpbroker.metadata.meta_store import Put, StoreError, StoreTooNew
 from mpbroker.shm.clock import SystemClock
 from mpbroker.shm.process_table import WaitName
 from tests.harness.controller_world import World
@@ -72,10 +72,12 @@ def test_a_store_that_cannot_be_opened_ends_the_start_with_what_to_do(monkeypatc
     assert sentence in str(caught.value) and (caught.value.key, caught.value.value) == ("log.dirs", "/d/store")
 
 
-def test_the_store_of_a_start_is_the_files(tmp_path):
-    store = open_store(str(tmp_path / "store.db"))
-    assert store.revision() == 0
-    store.close()
+def test_the_store_of_a_start_is_its_file(tmp_path):
+    for revision in (0, 1):
+        store = open_store(str(tmp_path / "store.db"))
+        assert store.revision() == revision
+        store.txn((), (Put("k", b""),), tag="t")
+        store.close()
 
 
 def test_moves_between_directories_are_gone_on_with_and_the_store_is_closed_at_the_end(tmp_path, monkeypatch):

@@ -47,7 +47,7 @@ def memory():
 
 @pytest.fixture
 def held(memory):
-    """A request in hand: its handler, its entry, its fill number."""
+    """A request in hand, with the memory and both ports; its entry."""
     processor, handler = _native.ProcessorPort(memory.core, 0), _native.HandlerPort(memory.core, 0)
     entry = processor.submit(DATA, 5, 6, 7, FRAME, 1)
     request = handler.serve_or_claim()
