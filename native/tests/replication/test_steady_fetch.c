@@ -46,7 +46,8 @@ ssize_t recv(int fd, void *into, size_t bytes, int flags)
         return -1;
     }
     size_t taken = coming.left < bytes ? coming.left : bytes;
-    memcpy(into, coming.bytes, taken);
+    if (taken > 0)
+        memcpy(into, coming.bytes, taken);
     coming.bytes += taken;
     coming.left -= taken;
     return (ssize_t)taken;

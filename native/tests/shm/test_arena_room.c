@@ -118,6 +118,7 @@ static void test_the_whole_part(void)
     CHECK_EQ(mpb_extent_take(&extents, 0), -1);
     CHECK_EQ(mpb_extent_take(&extents, all + 1), -1);
     CHECK_EQ(mpb_extent_take(&extents, UINT64_MAX), -1);
+    CHECK_EQ(mpb_extent_take(&extents, (1ull << 32) * UNIT + 1), -1); /* one more than can be counted */
     CHECK_EQ(mpb_extent_take(&extents, all), HANDLER_UNITS);
     CHECK(mpb_extent_release(&extents, HANDLER_UNITS));
     for (uint32_t n = 0; n < HANDLER_UNITS; n++)
@@ -130,6 +131,25 @@ static void test_the_whole_part(void)
     for (uint32_t n = 0; n < HANDLER_UNITS - 1; n++)
         words()[n] = 0;
     CHECK_EQ(mpb_extent_take(&extents, all - UNIT), HANDLER_UNITS - 1);
+    CHECK_EQ(extents.held_count, 0);
+    mpb_extents_close(&extents);
+}
+
+/* Who takes room looks at some of what was handed out, so that it is known to be free before there is no other. */
+static void test_what_is_found_on_the_way(void)
+{
+    enum { HELD = 12 };
+    open_handler(3, 1);
+    for (uint32_t n = 0; n < HELD; n++)
+        mpb_extent_link(&extents, (uint32_t)mpb_extent_take(&extents, MPB_UNIT_BYTES), 1, 1);
+    for (uint32_t n = 0; n < HELD; n++)
+        words()[n] = 0;
+    for (uint32_t takes = 1; takes <= 3; takes++) {
+        uint32_t before = extents.held_count;
+        CHECK(mpb_extent_take(&extents, MPB_UNIT_BYTES) >= 0);
+        CHECK(before == 0 || extents.held_count < before);
+        CHECK_EQ(extents.units.used, extents.held_count + takes);
+    }
     CHECK_EQ(extents.held_count, 0);
     mpb_extents_close(&extents);
 }
@@ -188,6 +208,7 @@ int main(void)
     test_a_handler_that_is_idle();
     test_how_much_one_answer_may_take();
     test_the_whole_part();
+    test_what_is_found_on_the_way();
     test_the_largest_part();
     test_no_memory();
     world_close(&w);
