@@ -154,9 +154,8 @@ static void test_words_that_nobody_refers_to(void)
         world_reset(&w);
         for (uint32_t i = 0; i < COUNT; i++) {
             words_of(handler)[i] = word(ROWS[i].entry, 1, i, 1);
-            if (ROWS[i].entry >= w.core.entry_count)
-                continue;
             struct mpb_entry *entry = &w.core.entries[ROWS[i].entry];
+            CHECK((void *)(entry + 1) <= (void *)w.core.slots); /* the one behind the table is nobody's */
             mpb_store_release(&entry->state, mpb_state_word(1, ROWS[i].state, 0));
             entry->answer_extent = base + i + (ROWS[i].as == 1 ? 1 : 2);
             entry->cells_extent = ROWS[i].as == 2 ? base + i + 1 : MPB_NO_EXTENT;
@@ -169,11 +168,16 @@ static void test_words_that_nobody_refers_to(void)
         CHECK_EQ(words_of(handler)[COUNT], 0);
         CHECK(words_of(handler)[COUNT + 1] != 0); /* above the mark nobody looks */
         words_of(handler)[COUNT + 1] = 0;
+        memset((void *)&w.core.entries[w.core.entry_count], 0, sizeof w.core.entries[0]);
     }
+    mpb_atomic64 *behind = &w.core.extents[w.core.extent_count]; /* somebody else's word */
+    uint64_t before = *behind;
     set_high(3, MPB_EXTENTS_PER_HANDLER + 100); /* a mark beyond the table */
-    words_of(3)[MPB_EXTENTS_PER_HANDLER - 1] = word(2, 1, 0, 1);
+    words_of(3)[MPB_EXTENTS_PER_HANDLER - 1] = *behind = word(2, 1, 0, 1);
     mpb_extents_collect(&w.core, 3);
     CHECK_EQ(words_of(3)[MPB_EXTENTS_PER_HANDLER - 1], 0);
+    CHECK_EQ(*behind, word(2, 1, 0, 1));
+    *behind = before;
 }
 
 /* ------------------------------------------------------------------ a processor's part */
