@@ -88,6 +88,24 @@ static void test_a_handler_that_is_idle(void)
     }
 }
 
+/* Units are counted from where the part begins, which need not be at a whole unit of the arena. */
+static void test_a_part_that_begins_anywhere(void)
+{
+    enum { PART = 5 * MPB_ARENA_UNIT_BYTES + 256 };
+    struct mpb_arena arena;
+    uint64_t before = w.core.header->arena_processor_bytes;
+    w.core.header->arena_processor_bytes = PART;
+    CHECK_EQ(mpb_arena_open(&arena, &w.core, 1), 0);
+    CHECK_EQ(arena.units.count, 5);
+    for (int64_t unit = 0; unit < 5; unit++)
+        CHECK_EQ(mpb_arena_take(&arena, 1), PART + unit * MPB_ARENA_UNIT_BYTES);
+    CHECK(!mpb_arena_give(&arena, 2 * MPB_ARENA_UNIT_BYTES + PART - 256, 1));
+    for (uint64_t unit = 0; unit < 5; unit++)
+        CHECK(mpb_arena_give(&arena, PART + unit * MPB_ARENA_UNIT_BYTES, 1));
+    mpb_arena_close(&arena);
+    w.core.header->arena_processor_bytes = before;
+}
+
 /* ------------------------------------------------------------------ room for answers */
 /* A quarter of what is free for one; what others freed is looked for when more is wanted. */
 static void test_how_much_one_answer_may_take(void)
@@ -206,6 +224,7 @@ int main(void)
     world_open(&w, &plan);
     test_a_processor_that_is_idle();
     test_a_handler_that_is_idle();
+    test_a_part_that_begins_anywhere();
     test_how_much_one_answer_may_take();
     test_the_whole_part();
     test_what_is_found_on_the_way();
