@@ -34,6 +34,7 @@ struct memory_call {
 
 static uint8_t *ground;
 static struct {
+    bool plays; /* false: calls before the test begins, as of whoever watches which functions run, are the kernel's */
     char maps[1 << 18];
     uint8_t *text_end;
     size_t maps_read, piece; /* of the mappings: so many bytes a call */
@@ -58,6 +59,7 @@ static inline void kernel_begin(void)
         CHECK(ground != MAP_FAILED);
     }
     memset(&kernel, 0, sizeof kernel);
+    kernel.plays = true;
     kernel.piece = sizeof kernel.maps;
     kernel.tasks = 3;
     kernel.page_bytes = PAGE;
@@ -115,6 +117,8 @@ static inline int opened(int fd)
 
 int open(const char *path, int flags, ...)
 {
+    if (!kernel.plays)
+        return (int)syscall(SYS_openat, AT_FDCWD, path, flags);
     CHECK_EQ(flags, O_RDONLY | O_CLOEXEC);
     if (strcmp(path, "/proc/self/maps") == 0) {
         kernel.maps_read = 0;
@@ -132,6 +136,8 @@ int memfd_create(const char *name, unsigned flags)
 
 int close(int fd)
 {
+    if (!kernel.plays)
+        return (int)syscall(SYS_close, fd);
     if (fd >= 0)
         kernel.closed[fd]++;
     return 0;
@@ -202,6 +208,8 @@ int fcntl(int fd, int command, ...)
 
 void *mmap(void *at, size_t bytes, int rights, int how, int fd, off_t offset)
 {
+    if (!kernel.plays)
+        return (void *)syscall(SYS_mmap, at, bytes, rights, how, fd, offset);
     no_signal_comes();
     if (fd < 0) { /* for the work */
         CHECK(at == NULL && fd == -1 && offset == 0);

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 #include "tests/stepping/check.h"
@@ -16,6 +17,7 @@ enum { NONE, ATTR_INIT, SETPSHARED, SETROBUST, INIT, CREATE, LOCK, JOIN, TRYLOCK
 enum { CALLS = CLOCKLOCK + 1, HOLDER = 0x1234567, FLAGS = (int)0xc0000000u };
 
 static struct {
+    bool plays; /* false: memory that is mapped before the test begins, as by whoever watches which functions run */
     int answer[CALLS], calls[CALLS], destroyed, mapped, unmapped, map_error;
     void *mutex;
     struct timespec until, now;
@@ -124,6 +126,8 @@ int access(const char *path, int how)
 
 void *mmap(void *at, size_t bytes, int rights, int how, int fd, off_t offset)
 {
+    if (!lib.plays)
+        return (void *)syscall(SYS_mmap, at, bytes, rights, how, fd, offset);
     CHECK(at == NULL && bytes == sizeof mutex && rights == (PROT_READ | PROT_WRITE) && offset == 0);
     CHECK(how == (MAP_SHARED | MAP_ANONYMOUS) && fd == -1);
     lib.mapped++;
@@ -141,6 +145,7 @@ int munmap(void *at, size_t bytes)
 static void begin(void)
 {
     memset(&lib, 0, sizeof lib);
+    lib.plays = true;
     memset(&mutex, 0, sizeof mutex);
     memset((void *)processes, 0, sizeof processes);
     lib.mutex = &mutex;
