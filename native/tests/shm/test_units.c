@@ -175,12 +175,28 @@ static void test_units_for_bytes(void)
     }
 }
 
+/* All of a part that is larger than the model is cleared, to its last unit. */
+static void test_a_large_part_is_cleared(void)
+{
+    enum { COUNT = 200 * 64 + 1 };
+    struct mpb_units units;
+    CHECK_EQ(mpb_units_open(&units, COUNT * 1024, 1024, true), 0);
+    for (int turn = 0; turn < 2; turn++) {
+        CHECK_EQ(mpb_units_take(&units, COUNT), 0);
+        CHECK_EQ(mpb_units_take(&units, 1), -1);
+        mpb_units_clear(&units);
+    }
+    CHECK_EQ(mpb_units_take(&units, COUNT), 0);
+    mpb_units_close(&units);
+}
+
 int main(int argc, char **argv)
 {
     static const uint32_t COUNTS[] = {1, 2, 63, 64, 65, 127, 128, 130, 400, 1000}, UNITS[] = {512, 1024, 4096, 8192};
     int steps = argc > 1 ? atoi(argv[1]) : 300;
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     test_units_for_bytes();
+    test_a_large_part_is_cleared();
     for (size_t c = 0; c < sizeof COUNTS / sizeof *COUNTS; c++)
         for (size_t u = 0; u < sizeof UNITS / sizeof *UNITS; u++)
             run(COUNTS[c], UNITS[u], &seed, steps);
