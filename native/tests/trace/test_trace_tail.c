@@ -170,6 +170,12 @@ static void test_a_tally(void)
     CHECK_EQ(tally.api_counts[63], 3);
     uint32_t crc = mpb_crc32(mpb_crc32(mpb_crc32(0, t + 6, sizeof *t), t + 1, 7 * sizeof *t), t, sizeof *t);
     CHECK_EQ(tally.crc, crc);
+    for (int16_t key = MPB_TALLY_APIS - 2; key <= MPB_TALLY_APIS + 1; key++) { /* the last count is all others' */
+        struct mpb_trace_tally keys = {.next_seq = 9};
+        struct mpb_trace record = {.kind = MPB_TRACE_REQUEST, .t0_ns = 50, .api_key = key};
+        mpb_tally_add(&keys, &record, 1);
+        CHECK_EQ(keys.api_counts[MPB_TALLY_APIS - 1], key > MPB_TALLY_APIS - 2);
+    }
     uint8_t moved[sizeof t + 1];
     memcpy(moved + 1, t, sizeof t);
     struct mpb_trace_tally other = {.next_seq = 9};
