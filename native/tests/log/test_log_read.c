@@ -277,6 +277,21 @@ static void test_every_timestamp(int32_t index_interval_bytes)
     end();
 }
 
+/* An old segment of which compaction left nothing: what is looked for is in the others. */
+static void test_a_segment_without_batches(void)
+{
+    for (int with_index = 0; with_index < 2; with_index++) {
+        begin(with_index ? 0 : 1 << 20);
+        change_file(A_SEGMENT, "log", 0);
+        for (int i = 0; i < 2; i++)
+            change_file(A_SEGMENT, i == 0 ? "index" : "timeindex", 0);
+        for (int i = A_SEGMENT; i < 2 * A_SEGMENT; i++)
+            batch[i].time = INT64_MIN; /* as if it were not there */
+        check_times();
+        end();
+    }
+}
+
 /* The largest timestamps are known without a look at batches: what is damaged is not even found. */
 static void test_batches_that_need_no_look(void)
 {
@@ -452,6 +467,7 @@ int main(void)
     test_bytes();
     test_every_timestamp(0);
     test_every_timestamp(1 << 20);
+    test_a_segment_without_batches();
     test_batches_that_need_no_look();
     test_calls_that_fail();
     test_a_file_that_is_gone();

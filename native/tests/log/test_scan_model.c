@@ -5,7 +5,7 @@
 
 #include "log/log_scan.h"
 
-enum { BATCHES = 40, INTERVAL = 300, MOST = 1 << 14, LAST_EPOCH = 8 };
+enum { BATCHES = 39, INTERVAL = 300, MOST = 1 << 14, LAST_EPOCH = 8 };
 
 static struct fixture f;
 static struct mpb_batch_info list[BATCHES];

@@ -284,6 +284,14 @@ static void epochs_are_scanned(void)
         }
     }
     CHECK(mpb_epoch_scan(&f.log, 0, now()->leo, found, 8, &count) == 0 && count == 0);
+    uint32_t of_all;
+    CHECK_EQ(mpb_epoch_scan(&f.log, 0, 2, found, 8, &of_all), 0);
+    mpb_partition_unlock(&f.log, 0);
+    CHECK_EQ(mpb_roll(&f.log, 0, 7000), 0); /* a segment without a batch says nothing, and what follows is looked at */
+    CHECK_EQ(mpb_partition_lock(&f.log, 0), 0);
+    CHECK(mpb_epoch_scan(&f.log, 0, 2, found, 8, &count) == 0 && count == of_all && count > 1);
+    CHECK_EQ(ftruncate(mpb_segment_fd(&f.log, row(), now(), 0, MPB_FILE_LOG), 0), 0);
+    CHECK(mpb_epoch_scan(&f.log, 0, 0, found, 8, &count) == 0 && count > 1 && found[0].offset == base[9]);
     mpb_partition_unlock(&f.log, 0);
     segments_before_are_not_needed();
     an_empty_segment_has_none();
