@@ -293,6 +293,48 @@ static void many(int64_t apart)
     fixture_close(&f);
 }
 
+/* How many rows are looked at for a free one: many, until as many as there are were seen to be taken; then few, and many
+ * again once somebody says that one was freed. Rows that nobody ever took are known. */
+static void searches(void)
+{
+    enum { MANY = 256, FEW = 8, TAKEN = 40 };
+    static const struct {
+        uint32_t seen;   /* to be taken, in a row */
+        bool freed;      /* somebody says so */
+        uint32_t looked; /* at how many rows */
+    } CASES[] = {{0, false, MANY},
+                 {FIX_PRODUCERS - 1, false, MANY},
+                 {FIX_PRODUCERS, false, FEW},
+                 {FIX_PRODUCERS + 1, false, FEW},
+                 {FIX_PRODUCERS, true, MANY},
+                 {FIX_PRODUCERS, false, FEW}};
+    fixture_open(&f);
+    fixture_partition(&f, 0);
+    for (uint32_t i = 0; i < FIX_PRODUCERS; i++)
+        mpb_store_relaxed(&f.core.producers[i].owner, 2);
+    mpb_store_relaxed(&f.core.header->producers_high, FIX_PRODUCERS);
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        const uint64_t before = f.log.producer_looks;
+        f.log.producers_taken_seen = CASES[i].seen;
+        mpb_add_relaxed(&f.core.header->producers_freed, CASES[i].freed);
+        CHECK_EQ(mpb_producer_row(&f.log, 0, ID, true), 0);
+        CHECK_EQ(f.log.producer_looks - before, CASES[i].looked);
+        CHECK_EQ(f.log.producers_taken_seen, (CASES[i].freed ? 0 : CASES[i].seen) + CASES[i].looked);
+    }
+    f.log.producers_taken_seen = FIX_PRODUCERS;
+    for (uint32_t i = TAKEN; i < FIX_PRODUCERS; i++)
+        mpb_store_relaxed(&f.core.producers[i].owner, 0);
+    mpb_store_relaxed(&f.core.header->producers_high, TAKEN);
+    f.log.producer_hint = FIX_PRODUCERS;
+    const uint64_t before = f.log.producer_looks;
+    CHECK_EQ(mpb_producer_row(&f.log, 0, ID, true), TAKEN + 1);
+    CHECK_EQ(f.log.producer_looks - before, FEW + 1);
+    CHECK_EQ(mpb_load_relaxed(&f.core.header->producers_high), TAKEN + 1);
+    CHECK(f.log.producers_taken_seen == 0 && f.log.producer_hint == TAKEN + 1);
+    CHECK_EQ(mpb_load_relaxed(&f.core.producers[TAKEN].owner), 1);
+    fixture_close(&f);
+}
+
 /* Rows that a dead process took and put into no chain are given back, each under its own partition's lock. */
 static void swept(void)
 {
@@ -391,6 +433,7 @@ int main(void)
     against_a_list();
     sequences();
     rows();
+    searches();
     last_stable();
     printf("producer: %lu checks\n", checks_made);
     return 0;
