@@ -263,6 +263,22 @@ static void test_where_room_is_looked_for(void)
     end();
 }
 
+/* A row of a partition that is none, as nothing but damage makes it, is nobody's to give. */
+static void test_rows_of_no_partition(void)
+{
+    begin(FIX_PRODUCERS);
+    for (int64_t id = 0; id < FIX_PRODUCERS; id++)
+        CHECK_EQ(produce(0, id, 0).error, 0);
+    for (uint32_t i = 0; i < FIX_PRODUCERS; i++)
+        mpb_store_relaxed(&f.core.producers[i].owner, FIX_PARTITIONS + 1);
+    CHECK(!mpb_producers_make_room(&f.log) && f.log.room_pause == UINT32_MAX);
+    mpb_store_relaxed(&f.core.producers[5].owner, 1);
+    CHECK(mpb_producers_make_room(&f.log) && f.log.producer_hint == 5 && f.log.room_pause == 0);
+    CHECK_EQ(mpb_load_relaxed(&f.core.producers[5].owner), 0);
+    CHECK_EQ(counted(&f, MPB_C_LOG_PRODUCERS_REPLACED), 1);
+    end();
+}
+
 int main(void)
 {
     test_a_flood_goes_round_in_its_own_rows();
@@ -274,6 +290,7 @@ int main(void)
     test_a_row_freed_in_silence_is_taken_first();
     test_an_empty_table_has_no_room();
     test_where_room_is_looked_for();
+    test_rows_of_no_partition();
     printf("producer flood: %lu checks\n", checks_made);
     return 0;
 }
