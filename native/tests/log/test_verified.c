@@ -286,10 +286,21 @@ static void epochs_are_scanned(void)
     CHECK(mpb_epoch_scan(&f.log, 0, now()->leo, found, 8, &count) == 0 && count == 0);
     uint32_t of_all;
     CHECK_EQ(mpb_epoch_scan(&f.log, 0, 2, found, 8, &of_all), 0);
+    mpb_segment_close_all(&f.log);
+    let_fail(MPB_IO_OPEN, 0, ENOMEM, 1);
+    CHECK_EQ(mpb_epoch_scan(&f.log, 0, now()->active_base, found, 8, &count), MPB_ERR_KAFKA_STORAGE_ERROR);
+    mpb_io_fault = NULL;
+    CHECK(failing_calls.failed == 1 && mpb_load_relaxed(&f.core.processes[f.log.slot].log_errno) == ENOMEM);
+    mpb_store_relaxed(&f.core.processes[f.log.slot].log_errno, 0);
     mpb_partition_unlock(&f.log, 0);
     CHECK_EQ(mpb_roll(&f.log, 0, 7000), 0); /* a segment without a batch says nothing, and what follows is looked at */
     CHECK_EQ(mpb_partition_lock(&f.log, 0), 0);
     CHECK(mpb_epoch_scan(&f.log, 0, 2, found, 8, &count) == 0 && count == of_all && count > 1);
+    mpb_segment_close_all(&f.log);
+    let_fail(MPB_IO_OPEN, 0, ENOMEM, 1); /* nothing is known of what cannot be read */
+    CHECK_EQ(mpb_epoch_scan(&f.log, 0, now()->active_base, found, 8, &count), MPB_ERR_KAFKA_STORAGE_ERROR);
+    mpb_io_fault = NULL;
+    CHECK(failing_calls.failed == 1 && mpb_load_relaxed(&f.core.processes[f.log.slot].log_errno) == ENOMEM);
     CHECK_EQ(ftruncate(mpb_segment_fd(&f.log, row(), now(), 0, MPB_FILE_LOG), 0), 0);
     CHECK(mpb_epoch_scan(&f.log, 0, 0, found, 8, &count) == 0 && count > 1 && found[0].offset == base[9]);
     mpb_partition_unlock(&f.log, 0);
