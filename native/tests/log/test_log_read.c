@@ -10,6 +10,8 @@
 enum { BATCHES = 18, A_SEGMENT = 5, PAYLOAD = 60, BYTES = MPB_BATCH_HEADER_BYTES + PAYLOAD, TIMES = 12 };
 /* By batch; the largest of a segment stands first in it, in the middle, last, twice. */
 static const int64_t TIMESTAMPS[BATCHES] = {7, 3, 3, 9, 2, 1, 8, 8, 2, 6, 5, 5, 4, 5, 4, 10, 3, 9};
+static const int64_t RISING[BATCHES] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18};
+static const int64_t *timestamps = TIMESTAMPS;
 
 struct known {
     int64_t first, last, time, base;
@@ -34,13 +36,13 @@ static void begin(int32_t index_interval_bytes)
     for (int i = 0; i < BATCHES; i++) {
         struct batch_spec spec = {.records = 1 + i % 3,
                                   .producer_id = -1,
-                                  .timestamp = TIMESTAMPS[i],
+                                  .timestamp = timestamps[i],
                                   .payload = PAYLOAD,
                                   .mark = (uint8_t)(i + 1)};
         CHECK_EQ(append_batch(&f.log, &options, 0, MPB_NO_REQUEST, 0, &spec).base_offset, end_offset);
         batch[i] = (struct known){.first = end_offset,
                                   .last = end_offset + i % 3,
-                                  .time = TIMESTAMPS[i],
+                                  .time = timestamps[i],
                                   .base = batch[i - i % A_SEGMENT].first,
                                   .position = (uint64_t)(i % A_SEGMENT * BYTES)};
         if (i % A_SEGMENT == 0)
@@ -310,6 +312,27 @@ static void test_batches_that_need_no_look(void)
     end();
 }
 
+/* Nor is a batch looked at up to the newest index entry whose time is too small: one that is damaged is not found there. */
+static void test_times_begin_behind_an_entry(void)
+{
+    timestamps = RISING;
+    begin(0);
+    timestamps = TIMESTAMPS;
+    const int first = A_SEGMENT;
+    char path[64];
+    snprintf(path, sizeof path, "t-0/%020lld.log", (long long)batch[first].base);
+    int fd = openat(f.log.dir_fd[0], path, O_RDWR);
+    CHECK(fd >= 0);
+    for (int i = first; i + 2 < first + A_SEGMENT; i++) { /* the entry of the next batch is where the search begins */
+        struct mpb_read_plan plan;
+        CHECK_EQ(pwrite(fd, "\7", 1, (off_t)(batch[i].position + MPB_BATCH_MAGIC)), 1);
+        CHECK_EQ(mpb_log_find_time(&f.log, 0, NULL, batch[i + 2].time, 0, &plan), 0);
+        CHECK_EQ(plan.first_offset, batch[i + 2].first);
+    }
+    close(fd);
+    end();
+}
+
 /* ------------------------------------------------------------------ a call fails */
 static int calls_until, failing, failed;
 
@@ -469,6 +492,7 @@ int main(void)
     test_every_timestamp(1 << 20);
     test_a_segment_without_batches();
     test_batches_that_need_no_look();
+    test_times_begin_behind_an_entry();
     test_calls_that_fail();
     test_a_file_that_is_gone();
     test_a_read_that_is_overtaken();

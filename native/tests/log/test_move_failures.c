@@ -17,8 +17,19 @@ static enum mpb_io_call failed_call;
 static long failed_number; /* of its kind */
 
 /* Nothing here needs the disk, which is slow: what a sync answers is told by `inject`. */
-int fsync(int fd) { return fd < 0 ? -1 : 0; }
-int fdatasync(int fd) { return fd < 0 ? -1 : 0; }
+static int whole_syncs, data_syncs;
+
+int fsync(int fd)
+{
+    whole_syncs++;
+    return fd < 0 ? -1 : 0;
+}
+
+int fdatasync(int fd)
+{
+    data_syncs++;
+    return fd < 0 ? -1 : 0;
+}
 
 static int inject(enum mpb_io_call call, size_t *limit)
 {
@@ -87,6 +98,7 @@ static void every_call(void)
     CHECK_EQ(mpb_move_end(&f.log, 0, NULL, &the_move), 0);
     mpb_io_fault = NULL;
     const long all = calls;
+    CHECK(whole_syncs == 1 && data_syncs == 1); /* the directory's names, and the bytes of the log */
     CHECK(of_kind[MPB_IO_OPEN] == 2 + 2 * FILES && of_kind[MPB_IO_RENAME] == 2 && of_kind[MPB_IO_SYNC] == 2);
     CHECK(of_kind[MPB_IO_READ] == FILES && of_kind[MPB_IO_WRITE] == FILES && of_kind[MPB_IO_TRUNCATE] == FILES);
     no_descriptor_lost(&f);
@@ -114,6 +126,21 @@ static void every_call(void)
             CHECK_EQ(faccessat(f.log.dir_fd[TO], "t-0", F_OK, 0), 0);
             fixture_close(&f);
         }
+}
+
+/* So it is where nothing was left to copy. */
+static void a_copy_that_cannot_be_cut(void)
+{
+    begin();
+    the_move.lengths[MPB_FILE_LOG] = now()->position;
+    fail_at = 3; /* the log's and its copy's opening come first, and before them the look at the name */
+    fail_with = EIO;
+    mpb_io_fault = inject;
+    CHECK_EQ(mpb_move_end(&f.log, 0, NULL, &the_move), MPB_ERR_KAFKA_STORAGE_ERROR);
+    mpb_io_fault = NULL;
+    CHECK(failed_call == MPB_IO_TRUNCATE && of_kind[MPB_IO_READ] == 0);
+    CHECK(mpb_log_dir_online(&f.core, FROM) && !mpb_log_dir_online(&f.core, TO));
+    fixture_close(&f);
 }
 
 /* A file that is shorter than what was committed is the old directory's trouble, though no call fails. */
@@ -180,6 +207,7 @@ static void refused(void)
 int main(void)
 {
     every_call();
+    a_copy_that_cannot_be_cut();
     a_file_cut_off();
     in_the_way();
     names();

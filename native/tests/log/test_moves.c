@@ -70,6 +70,9 @@ static void test_asks(void)
     CHECK(mpb_load_relaxed(&row->move_to) == 0 && moves() == 4);
     CHECK_EQ(mpb_move_give_up(&f.log, 0, 3), 0); /* there is none */
     CHECK(mpb_load_relaxed(&row->move_number) == 3 && moves() == 4);
+    CHECK_EQ(mpb_partition_lock(&f.log, 0), 0); /* it is free */
+    mpb_partition_unlock(&f.log, 0);
+    CHECK_EQ(mpb_move_give_up(&f.log, 5, 0), MPB_ERR_UNKNOWN_TOPIC_OR_PARTITION); /* a row that nobody used */
     mpb_log_dir_fail(&f.core, 1);
     CHECK_EQ(mpb_move_ask(&f.log, 0, NULL, 1), MPB_ERR_KAFKA_STORAGE_ERROR);
     CHECK_EQ(mpb_load_relaxed(&row->move_to), 0);
@@ -207,7 +210,7 @@ static void test_moved(bool was_synced)
     CHECK_EQ(mpb_move_end(&f.log, 0, NULL, &the_move), 0);
     mpb_io_fault = NULL;
     CHECK_EQ(synced, was_synced ? 2 : 1); /* the log directory in any case */
-    CHECK_EQ(mpb_load_relaxed(&row->log_dir), 1);
+    CHECK(mpb_load_relaxed(&row->log_dir) == 1 && mpb_load_relaxed(&row->intent.word) == 0);
     CHECK(mpb_load_relaxed(&row->move_to) == 0 && moves() == 2 && mpb_load_relaxed(&row->watchers) == 0);
     CHECK_EQ(now()->truncations, before.truncations + 2);
     CHECK_EQ(now()->segment_id, mpb_load_relaxed(&row->selector));

@@ -90,6 +90,10 @@ static void test_what_is_not_swapped(void)
 {
     open_prepared();
     refused(0, SWAP_END, 4); /* the log is another one by now */
+    struct mpb_log other;    /* of a process that has not looked at this partition yet */
+    fixture_handle(&f, &other, MPB_SLOT_HANDLERS + 1);
+    CHECK_EQ(mpb_swap(&other, 0, NULL, 0, SWAP_END, 4), MPB_SWAP_CHANGED);
+    mpb_log_close(&other);
     refused(2, SWAP_END, 2); /* no segment begins there */
     refused(0, SWAP_END + 2, 2);
     refused(16, SWAP_END, 2); /* there is nothing to swap in */
@@ -146,6 +150,25 @@ static void test_nothing_is_left_before_the_active_segment(void)
     }
 }
 
+/* Old segments of which an earlier cleaning left nothing are counted like others. */
+static void test_empty_ones_go_too(void)
+{
+    for (int64_t empty = 0; empty <= 16; empty += 16) {
+        char path[64];
+        open_prepared();
+        mpb_segment_close_all(&f.log);
+        snprintf(path, sizeof path, "t-0/%020lld.log", (long long)empty);
+        int fd = openat(f.log.dir_fd[0], path, O_RDWR | O_TRUNC);
+        CHECK(fd >= 0);
+        close(fd);
+        struct mpb_partition *row = &f.core.partitions[0];
+        row->copy[mpb_load_relaxed(&row->selector) & 1].log_bytes -= 8 * 121;
+        CHECK_EQ(mpb_swap(&f.log, 0, NULL, 0, SWAP_END, 2), 0);
+        check_swapped();
+        fixture_close(&f);
+    }
+}
+
 static long calls, fail_at;
 
 static int fail_one(enum mpb_io_call call, size_t *limit)
@@ -192,6 +215,7 @@ int main(void)
     test_what_is_not_swapped();
     test_appends_go_on();
     test_nothing_is_left_before_the_active_segment();
+    test_empty_ones_go_too();
     test_failed_calls();
     if (KILLS_WORK)
         test_readers_after_a_death_in_the_middle();
