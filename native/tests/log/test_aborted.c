@@ -140,6 +140,26 @@ static void from_everywhere(void)
     }
 }
 
+/* Nothing is told of a transaction that begins where the last stable offset is, as it was when the read was planned: where
+ * no index entry says that the read ends before. */
+static void up_to_the_last_stable_offset(void)
+{
+    struct mpb_aborted found[ROOM];
+    const int64_t offsets[] = {0, now()->active_base};
+    for (size_t n = 0; n < sizeof offsets / sizeof *offsets; n++) {
+        struct mpb_read_plan plan = plan_from(offsets[n], n == 0 ? 1 << 20 : 1); /* one batch, or the whole segment */
+        const int64_t reaches = n == 0 ? now()->lso : offsets[n] + 10;
+        for (int64_t stable = offsets[n] + 1; stable <= reaches; stable++) {
+            uint32_t count, wanted = 0;
+            for (uint32_t i = 0; i < all_count; i++)
+                wanted += all[i].last_offset >= offsets[n] && all[i].first_offset < stable;
+            plan.last_stable = stable;
+            CHECK_EQ(mpb_log_aborted(&f.log, &plan, offsets[n], found, ROOM, &count), 0);
+            CHECK_EQ(count, wanted);
+        }
+    }
+}
+
 /* *count says how many there are, whatever the room; nothing is asked where nothing was aborted. */
 static void bounds(void)
 {
@@ -277,6 +297,7 @@ int main(void)
     around_one_read();
     begin();
     from_everywhere();
+    up_to_the_last_stable_offset();
     bounds();
     failures();
     damage_before();

@@ -326,8 +326,10 @@ static void test_times_begin_behind_an_entry(void)
     for (int i = first; i + 2 < first + A_SEGMENT; i++) { /* the entry of the next batch is where the search begins */
         struct mpb_read_plan plan;
         CHECK_EQ(pwrite(fd, "\7", 1, (off_t)(batch[i].position + MPB_BATCH_MAGIC)), 1);
-        CHECK_EQ(mpb_log_find_time(&f.log, 0, NULL, batch[i + 2].time, 0, &plan), 0);
-        CHECK_EQ(plan.first_offset, batch[i + 2].first);
+        for (int64_t from = 0; from <= batch[i + 2].first; from++) {
+            CHECK_EQ(mpb_log_find_time(&f.log, 0, NULL, batch[i + 2].time, from, &plan), 0);
+            CHECK_EQ(plan.first_offset, batch[i + 2].first);
+        }
     }
     close(fd);
     end();

@@ -3,6 +3,7 @@
 #include "tests/log/append_scenarios.h"
 
 #include "log/ended.h"
+#include "log/leader_epochs.h"
 #include "log/producer.h"
 #include "log/producer_sweep.h"
 #include "log/transaction.h"
@@ -424,6 +425,34 @@ static void last_stable(void)
         }
 }
 
+/* A marker above the high watermark holds the last stable offset back until that has passed it, wherever its transaction
+ * began, at the log's first record too; what is no marker, or ends none, holds nothing. */
+static void held_by_a_marker(void)
+{
+    static const struct {
+        enum mpb_batch_kind kind;
+        int64_t first, hw, stable, least; /* of a log that ends at 30; the last stable offset was 20 */
+    } CASES[] = {
+        {MPB_BATCH_COMMIT, 12, 29, 12, 12},        {MPB_BATCH_ABORT, 12, 29, 12, 12},
+        {MPB_BATCH_COMMIT, 0, 29, 5, 0},           {MPB_BATCH_COMMIT, 1, 29, 5, 1},
+        {MPB_BATCH_COMMIT, -1, 29, 20, INT64_MAX}, {MPB_BATCH_IN_TRANSACTION, 12, 29, 20, INT64_MAX},
+        {MPB_BATCH_PLAIN, 12, 29, 20, INT64_MAX},  {MPB_BATCH_COMMIT, 12, 30, 20, INT64_MAX},
+        {MPB_BATCH_COMMIT, 25, 29, 20, 25},
+    };
+    fixture_open(&f);
+    fixture_replicate(&f);
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        const struct mpb_txn_plan plan = {.kind = (uint16_t)CASES[i].kind, .first = CASES[i].first};
+        struct mpb_partition_copy next = {.log_start = 5, .hw = CASES[i].hw, .lso = 20, .leo = 30};
+        mpb_replicas_forget(&f.core, row());
+        mpb_txn_hold(&f.core, row(), &plan, &next);
+        CHECK_EQ(next.lso, CASES[i].stable);
+        CHECK_EQ(mpb_ended_least(&f.core.replicas[0], CASES[i].hw), CASES[i].least);
+        CHECK(next.hw == CASES[i].hw && next.leo == 30 && next.log_start == 5);
+    }
+    fixture_close(&f);
+}
+
 int main(void)
 {
     another_partition_is_busy();
@@ -435,6 +464,7 @@ int main(void)
     rows();
     searches();
     last_stable();
+    held_by_a_marker();
     printf("producer: %lu checks\n", checks_made);
     return 0;
 }
