@@ -29,7 +29,7 @@ static void make_log(void)
     for (int32_t i = -3; i < BATCHES; i++) {
         struct batch_spec spec = {.records = 1 + (i + 3) % 3,
                                   .producer_id = -1,
-                                  .timestamp = 1000 + 37 * (i + 3) % 101,
+                                  .timestamp = 1000 + 37 * ((i + 3) / 2) % 101, /* some are as late as others */
                                   .payload = (uint32_t)(i + 3) * 29 % 160,
                                   .mark = (uint8_t)i};
         struct mpb_marker marker = {.producer_id = 4,
@@ -158,6 +158,10 @@ static void cut_off_anywhere(void)
         const struct mpb_segment_scan scan = scan_from(0, false, 0);
         CHECK_EQ(scan.file_bytes, length - 1);
         found_is(&scan, 0, valid, at[valid] == length - 1 ? MPB_END_CLEAN : MPB_END_TRUNCATED);
+        if (at[valid] < length - 1) { /* nothing but what is cut off is behind the batch that it begins with */
+            const struct mpb_segment_scan rest = scan_from(valid, false, 0);
+            found_is(&rest, valid, valid, MPB_END_TRUNCATED);
+        }
     }
     struct stat status; /* of nothing there is no index */
     scan_from(0, true, 0);
