@@ -179,6 +179,25 @@ static void test_an_empty_segment(void)
     fixture_close(&f);
 }
 
+/* Nor is one kept whose index of times is gone, or has no entry: it is as old as its file. */
+static void test_no_index_of_times(void)
+{
+    for (int is_there_empty = 0; is_there_empty < 2; is_there_empty++)
+        for (int late = 0; late < 2; late++) {
+            char path[64];
+            begin();
+            mpb_segment_close_all(&f.log);
+            snprintf(path, sizeof path, "t-0/%020lld.timeindex", (long long)bases[1]);
+            CHECK_EQ(unlinkat(f.log.dir_fd[0], path, 0), 0);
+            if (is_there_empty)
+                close(openat(f.log.dir_fd[0], path, O_CREAT | O_RDWR, 0644));
+            CHECK_EQ(retain(1000, -1, WRITTEN_MS + 1000 + late), 0);
+            CHECK_EQ(count, late ? SEGMENTS : 1);
+            CHECK_EQ(now()->segment_count, late ? 1 : SEGMENTS - 1);
+            fixture_close(&f);
+        }
+}
+
 /* A segment whose log is gone: below log start, and off the books, a run that died was there before. Else it is missed. */
 static void test_a_segment_that_is_gone(void)
 {
@@ -398,6 +417,7 @@ int main(void)
     test_by_time();
     test_the_age_of_the_active_segment();
     test_an_empty_segment();
+    test_no_index_of_times();
     test_a_segment_that_is_gone();
     test_by_size();
     test_by_log_start_and_high_watermark();
