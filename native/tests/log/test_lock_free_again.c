@@ -17,7 +17,6 @@ enum { WAITER = 9 };
 static struct fixture f;
 
 static struct mpb_partition *row(void) { return &f.core.partitions[0]; }
-static const struct mpb_partition_copy *now(void) { return mpb_partition_in_force(row()); }
 
 static void is_free(void)
 {
