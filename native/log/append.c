@@ -68,8 +68,6 @@ static int append_locked(struct mpb_log *log, struct mpb_partition *row, const s
     MPB_CRASH(log->core, "append.committed");
     mpb_append_finish(log, row);
     out->end_offset = next.leo;
-    out->log_start = next.log_start;
-    out->leader_epoch = next.leader_epoch;
     out->waits = request->acks < 0 && next.hw < next.leo;
     out->flush_due = next.leo - (int64_t)mpb_load_relaxed(&row->flushed_offset) >= options->flush_messages;
     mpb_log_count(log, MPB_C_LOG_APPENDS, 1);
