@@ -4,6 +4,7 @@
 #define _GNU_SOURCE /* mincore */
 #endif
 #include <errno.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -151,7 +152,11 @@ static void without_tombstones(void)
     keyless = TWO;
     keyless.records[0].key = ""; /* which is a key */
     keyless.records[1].key = "c";
+    keyless.records[1].value = ""; /* which is a value */
     becomes(&rules, &keyless, &keyless);
+    size_t at = 0, length = make(in, &keyless, 2);
+    CHECK_EQ(mpb_compaction_learn(&map, &NONE_ABORTED, in, length, &at, 0, INT64_MAX), MPB_COMPACT_END);
+    CHECK_EQ(mpb_key_map_get(&map, (const uint8_t *)"", 0), 10);
     mpb_key_map_close(&map);
 }
 
@@ -267,6 +272,8 @@ static void last_batches(void)
             left.count = 0;
             becomes(&rules, &batch, CASES[i].stays ? &left : NULL);
             becomes(&rules, &left, CASES[i].stays ? &left : NULL); /* looked at again */
+            batch.count = 1;
+            becomes(&rules, &batch, CASES[i].stays ? &left : NULL);
             CHECK_EQ(open.count, aborted);
             CHECK_EQ(mpb_producer_set_take(&open, batch.producer_id), aborted);
             mpb_key_map_close(&map);
@@ -350,6 +357,17 @@ static void stops(void)
                  capacity < room ? MPB_COMPACT_FULL : MPB_COMPACT_END);
         CHECK(produced == (capacity < room ? 0 : length) && at == produced);
     }
+    memcpy(in + length, in, length);
+    for (size_t capacity = length + room - 1; capacity <= length + room; capacity++) { /* of two, for the second */
+        at = produced = 0;
+        CHECK_EQ(mpb_compaction_apply(&rules, in, 2 * length, &at, out, capacity, &produced),
+                 capacity < length + room ? MPB_COMPACT_FULL : MPB_COMPACT_END);
+        CHECK(produced == (capacity < length + room ? length : 2 * length) && at == produced);
+    }
+    in[length - 2] ^= 1; /* the last record's value: only the checksum says so */
+    CHECK_EQ(apply(&rules, length, &at), MPB_COMPACT_CORRUPT);
+    CHECK_EQ(mpb_compaction_learn(&map, &NONE_ABORTED, in, length, &at, 0, INT64_MAX), MPB_COMPACT_CORRUPT);
+    CHECK(at == 0 && map.count == 0);
     mpb_key_map_close(&map);
 }
 
@@ -429,11 +447,16 @@ static void places(void)
 /* Keys of eight bytes are told apart by each of them, and by their length. */
 static void keys_of_words(void)
 {
-    static uint64_t hashes[8 * 256 + 18][2];
-    uint8_t key[17] = {0};
+    static uint64_t hashes[8 * 256 + 18 + 17][2];
+    uint8_t bytes[17 + 17] = {0}, *key = bytes + 17;
     int count = 0;
-    for (size_t length = 0; length <= sizeof key; length++)
+    for (size_t length = 0; length <= 17; length++)
         mpb_sip_hash(SEED, key, length, hashes[count++]);
+    for (int at = 0; at < 17; at++) {
+        key[at] = 1;
+        mpb_sip_hash(SEED, key, 17, hashes[count++]);
+        key[at] = 0;
+    }
     for (int at = 0; at < 8; at++)
         for (int byte = 1; byte < 256; byte++) {
             key[at] = (uint8_t)byte;
@@ -443,6 +466,41 @@ static void keys_of_words(void)
     for (int i = 0; i < count; i++)
         for (int j = 0; j < i; j++)
             CHECK(hashes[i][0] != hashes[j][0] || hashes[i][1] != hashes[j][1]);
+}
+
+/* A key is found by both halves of its hash; a place with another half is another key's. */
+static void halves(void)
+{
+    struct mpb_key_map keys;
+    CHECK(mpb_key_map_open(&keys, 8, 7, SEED));
+    CHECK(mpb_key_map_put(&keys, (const uint8_t *)"k", 1, 41) && mpb_key_map_put(&keys, (const uint8_t *)"k", 1, 40));
+    for (int at = 0; at < 8; at++)
+        for (int half = 0; keys.places[at].next != 0 && half < 2; half++) {
+            CHECK_EQ(mpb_key_map_get(&keys, (const uint8_t *)"k", 1), 41);
+            keys.places[at].hash[half] ^= 1;
+            CHECK_EQ(mpb_key_map_get(&keys, (const uint8_t *)"k", 1), -1);
+            keys.places[at].hash[half] ^= 1;
+        }
+    mpb_key_map_close(&keys);
+    CHECK(mpb_key_map_open(&keys, 1, 0, SEED)); /* with room for none */
+    CHECK(!mpb_key_map_put(&keys, (const uint8_t *)"k", 1, 0));
+    mpb_key_map_close(&keys);
+}
+
+/* A set that is closed keeps nothing. */
+static void sets(void)
+{
+    size_t used = 0;
+    for (int i = 0; i < 20; i++) {
+        struct mpb_producer_set set = {0};
+        for (int64_t id = 0; id < 100; id++)
+            mpb_producer_set_add(&set, id);
+        mpb_producer_set_close(&set);
+        CHECK(set.id == NULL && set.count == 0 && set.room == 0);
+        if (i == 9)
+            used = mallinfo2().uordblks; /* the allocator keeps some of what it gets back, but not more every time */
+    }
+    CHECK_EQ(mallinfo2().uordblks, used);
 }
 
 /* Its memory is given back, once. */
@@ -473,6 +531,8 @@ int main(void)
     a_marker_in_two_places();
     places();
     keys_of_words();
+    halves();
+    sets();
     memory();
     printf("compaction_values: %lu checks\n", checks_made);
     return 0;

@@ -349,6 +349,57 @@ static void heads(void)
         CHECK_EQ(mpb_lz4_read(guarded_copy(&guarded, frame, given), given, out, sizeof out), given < length ? -1 : 9);
 }
 
+/* A frame with one block as it is given. */
+static size_t frame_with(uint8_t *out, const uint8_t *block, uint8_t length)
+{
+    const uint8_t head[] = {0x60, 0x40};
+    frame_of(out, head, 0x184D2204, 0);
+    const uint8_t word[] = {length, 0, 0, 0};
+    memcpy(out + 7, word, 4);
+    memcpy(out + 11, block, length);
+    memset(out + 11 + length, 0, 4);
+    return (size_t)(11 + length + 4);
+}
+
+/* Blocks that say more literals or an earlier match than there is, or do not end with literals, are none. */
+static void blocks(void)
+{
+    static const struct {
+        uint8_t bytes[24];
+        uint8_t length;
+        int64_t written;
+    } CASES[] = {
+        {{0x10, 'x'}, 2, 1},
+        {{0x00}, 1, 0},
+        {{0x01}, 1, -1},                                                   /* a match at the end */
+        {{0x10}, 1, -1},                                                   /* its literal is not there */
+        {{0x40, 'a', 'b', 'c', 'd', 4, 0, 0x10, 'x'}, 9, 9},               /* abcd abcd x */
+        {{0x40, 'a', 'b', 'c', 'd', 1, 0, 0x10, 'x'}, 9, 9},               /* abcd dddd x */
+        {{0x40, 'a', 'b', 'c', 'd', 5, 0, 0x10, 'x'}, 9, -1},              /* before the first byte */
+        {{0x40, 'a', 'b', 'c', 'd', 0, 0, 0x10, 'x'}, 9, -1},              /* nowhere */
+        {{0x40, 'a', 'b', 'c', 'd', 4, 1, 0x10, 'x'}, 9, -1},              /* 260 bytes before */
+        {{0x40, 'a', 'b', 'c', 'd', 4, 0}, 7, -1},                         /* ends with the match */
+        {{0x40, 'a', 'b', 'c', 'd', 4}, 6, -1},                            /* half an offset */
+        {{0x4f, 'a', 'b', 'c', 'd', 4, 0, 1, 0x10, 'x'}, 10, 25},          /* a match of 15 + 1 + 4 */
+        {{0x4f, 'a', 'b', 'c', 'd', 4, 0}, 7, -1},                         /* its length is not there */
+        {{0xf0, 0, 'a', 'b'}, 4, -1},                                      /* 15 literals, of which two are there */
+        {{0x40, 'a', 'b', 'c', 'd', 1, 0, 0x50, 1, 0, 0x10, 'x'}, 12, -1}, /* five, of which four are there */
+    };
+    struct guarded guarded = guarded_open(64);
+    uint8_t frame[64], out[64];
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        const int64_t written = CASES[i].written;
+        size_t length = frame_with(frame, CASES[i].bytes, CASES[i].length);
+        CHECK_EQ(mpb_lz4_read(frame, length, out, sizeof out), written);
+        if (written > 0) {
+            CHECK_EQ(mpb_lz4_read(frame, length, out, (size_t)written), written);
+            CHECK_EQ(mpb_lz4_read(frame, length, out, (size_t)written - 1), -1);
+        }
+        for (size_t given = 0; given < length; given++) /* nothing behind what is given is read */
+            CHECK_EQ(mpb_lz4_read(guarded_copy(&guarded, frame, given), given, out, sizeof out), -1);
+    }
+}
+
 int main(void)
 {
     fields();
@@ -359,6 +410,7 @@ int main(void)
     patched();
     scanned();
     heads();
+    blocks();
     printf("record_bounds: %lu checks\n", checks_made);
     return 0;
 }
