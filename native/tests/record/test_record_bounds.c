@@ -349,6 +349,30 @@ static void heads(void)
         CHECK_EQ(mpb_lz4_read(guarded_copy(&guarded, frame, given), given, out, sizeof out), given < length ? -1 : 9);
 }
 
+/* What is no head is not read as one, though a stored block, or the end, could begin where its descriptor is. */
+static void no_heads(void)
+{
+    static const struct {
+        uint8_t bytes[4]; /* behind the magic number, which is as it should be where `wrong` is not set */
+        uint32_t length, wrong;
+    } CASES[] = {{{0, 0, 0, 0}, 0, 0},
+                 {{0, 0, 0, 0}, 0, 1},
+                 {{0x60, 0x30, 0, 0x80}, 0x3060, 0},
+                 {{0x60, 0x41, 0, 0x80}, 0x4160, 0},
+                 {{0x60, 0x40, 0, 0x80}, 0x4060, 0}};
+    static uint8_t frame[70000], out[70000];
+    const uint8_t head[] = {0x60, 0x40};
+    CHECK((mpb_xxh32(0, head, 2) >> 8 & 0xff) != 0);
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        CHECK_EQ(mpb_lz4_read(frame, frame_of(frame, head, 0x184D2204, 65536), out, sizeof out), 65536);
+        memset(frame, 0, sizeof frame);
+        frame_of(frame, head, 0x184D2204 + CASES[i].wrong, 1);
+        memcpy(frame + 4, CASES[i].bytes, 4);
+        memset(frame + 8, 0, 8);
+        CHECK_EQ(mpb_lz4_read(frame, 8 + CASES[i].length + 8, out, sizeof out), -1);
+    }
+}
+
 /* A frame with one block as it is given. */
 static size_t frame_with(uint8_t *out, const uint8_t *block, uint8_t length)
 {
@@ -410,6 +434,7 @@ int main(void)
     patched();
     scanned();
     heads();
+    no_heads();
     blocks();
     printf("record_bounds: %lu checks\n", checks_made);
     return 0;
