@@ -120,6 +120,36 @@ static void intents_of_markers(void)
     }
 }
 
+static int opens_seen;
+
+static int note_intent_of_a_roll(enum mpb_io_call call, size_t *limit)
+{
+    (void)limit;
+    if (call == MPB_IO_OPEN && opens_seen++ == 0)
+        memcpy(&seen, &row()->intent, sizeof seen);
+    return 0;
+}
+
+/* Before a roll makes its first file, the intent names the segment that a successor would take away. */
+static void intents_of_rolls(void)
+{
+    const struct batch_spec spec = numbered(-1, 0, 1);
+    fixture_open(&f);
+    fixture_partition(&f, 0);
+    for (int64_t leo = 2; leo <= 4; leo += 2) {
+        CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &spec).error, 0);
+        CHECK(mpb_segment_fd(&f.log, row(), now(), now()->active_base, MPB_FILE_TIME_INDEX) >= 0);
+        const uint64_t selector = mpb_load_relaxed(&row()->selector);
+        opens_seen = 0;
+        mpb_io_fault = note_intent_of_a_roll;
+        CHECK_EQ(mpb_roll(&f.log, 0, 7000), 0);
+        mpb_io_fault = NULL;
+        CHECK(opens_seen == MPB_SEGMENT_FILES && seen.base_offset == leo && seen.target == selector + 1);
+        CHECK_EQ(mpb_load_relaxed(&seen.word), (uint64_t)MPB_INTENT_ROLL << 24 | f.log.slot);
+    }
+    fixture_close(&f);
+}
+
 /* ------------------------------------------------------------------ who is not verified */
 /* No answer at all: the caller asks the coordinator and comes again; till then the cell is empty and the lock free. */
 static void not_verified(void)
@@ -302,6 +332,7 @@ int main(void)
 {
     intents();
     intents_of_markers();
+    intents_of_rolls();
     not_verified();
     free_behind_every_answer();
     who_is_rung();

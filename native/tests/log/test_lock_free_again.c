@@ -3,6 +3,8 @@
 #include "tests/log/append_scenarios.h"
 
 #include <errno.h>
+#include <signal.h>
+#include <time.h>
 
 #include "log/log_flush.h"
 #include "log/log_io.h"
@@ -11,6 +13,7 @@
 #include "shm/doorbell.h"
 #include "shm/metadata.h"
 #include "tests/log/failing_calls.h"
+#include "tests/stepping/guarded.h"
 
 enum { WAITER = 9 };
 
@@ -78,6 +81,120 @@ static void free_behind_a_refusal(void)
     is_free();
     CHECK_EQ(mpb_partition_lock_usable(&f.log, 0, NULL), MPB_ERR_KAFKA_STORAGE_ERROR);
     is_free();
+    fixture_close(&f);
+}
+
+static uint64_t monotonic_ns(void)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return (uint64_t)at.tv_sec * 1000000000 + (uint64_t)at.tv_nsec;
+}
+
+static bool is_held(void)
+{
+    int status;
+    pid_t other = fork();
+    if (other == 0)
+        _exit(mpb_partition_lock(&f.log, 0) == MPB_ERR_REQUEST_TIMED_OUT);
+    CHECK_EQ(waitpid(other, &status, 0), other);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 1;
+}
+
+/* Who finds it usable holds it. The first one that finds it busy waits a while; of a holder that died it is inherited. */
+static void held_and_waited_for(void)
+{
+    static const uint8_t OURS[16] = {7};
+    int status;
+    fixture_open(&f);
+    fixture_partition(&f, 0);
+    CHECK_EQ(mpb_partition_lock_usable(&f.log, 0, OURS), 0);
+    CHECK(is_held());
+    mpb_partition_unlock(&f.log, 0);
+    const struct fixture_holder holder = fixture_hold(&f, 0);
+    mpb_store_relaxed(&row()->busy_since_ns, 0);
+    uint64_t begun = monotonic_ns();
+    CHECK_EQ(mpb_partition_lock(&f.log, 0), MPB_ERR_REQUEST_TIMED_OUT);
+    CHECK(monotonic_ns() - begun >= (MPB_LOCK_WAIT_MS - 1) * 1000000ull);
+    CHECK(mpb_load_relaxed(&row()->busy_since_ns) >= begun &&
+          mpb_load_relaxed(&row()->busy_since_ns) <= monotonic_ns());
+    fixture_let_go(&holder);
+    pid_t dies = fork();
+    if (dies == 0)
+        _exit(mpb_partition_lock(&f.log, 0));
+    CHECK(waitpid(dies, &status, 0) == dies && status == 0);
+    CHECK_EQ(counted(&f, MPB_C_LOG_LOCKS_INHERITED), 0);
+    CHECK_EQ(mpb_partition_lock(&f.log, 0), 0);
+    mpb_partition_unlock(&f.log, 0);
+    CHECK_EQ(counted(&f, MPB_C_LOG_LOCKS_INHERITED), 1);
+    is_free();
+    fixture_close(&f);
+}
+
+/* A lock that nobody alive holds ends its finder, who looks for the holder only once it has been busy for long. */
+static void a_lost_lock(void)
+{
+    static const struct {
+        uint64_t busy_ms;
+        bool ends;
+    } CASES[] = {{0, false}, {1, false}, {2 * MPB_LOCK_LOST_AFTER_MS, true}};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        int status;
+        fixture_open(&f);
+        fixture_partition(&f, 0);
+        pid_t gone = fork();
+        if (gone == 0)
+            _exit(0);
+        CHECK_EQ(waitpid(gone, &status, 0), gone);
+        mpb_store_release(&f.core.processes[5].pid, (uint32_t)getpid());
+        row()->lock.__data.__lock = gone;
+        for (int tries = 0; tries < 5; tries++) { /* a finder that had to wait for its processor is late */
+            pid_t finder = fork();
+            if (finder == 0) {
+                uint64_t since_ns = monotonic_ns() - CASES[i].busy_ms * 1000000;
+                mpb_store_relaxed(&row()->busy_since_ns, CASES[i].busy_ms == 0 ? 0 : since_ns);
+                _exit(mpb_partition_lock(&f.log, 0) != MPB_ERR_REQUEST_TIMED_OUT);
+            }
+            CHECK_EQ(waitpid(finder, &status, 0), finder);
+            if (!!WIFSIGNALED(status) == CASES[i].ends)
+                break;
+        }
+        CHECK_EQ(!!WIFSIGNALED(status), CASES[i].ends);
+        CHECK_EQ(CASES[i].ends ? WTERMSIG(status) : WEXITSTATUS(status), CASES[i].ends ? SIGABRT : 0);
+        row()->lock.__data.__lock = 0;
+        fixture_close(&f);
+    }
+}
+
+/* Of the rows that were ever made those with an intent of that slot, and slot 0 left nothing where there is none. */
+static void what_a_slot_left(void)
+{
+    fixture_open(&f);
+    fixture_partition(&f, 0);
+    fixture_partition(&f, 2);
+    CHECK_EQ(mpb_load_relaxed(&f.core.header->partitions_high), 3);
+    CHECK_EQ(mpb_repair_slot(&f.log, 0), 0);
+    for (int at = 2; at < 4; at++)
+        mpb_store_release(&f.core.partitions[at].intent.word, (uint64_t)MPB_INTENT_ROLL << 24 | 30);
+    f.core.partitions[2].intent.target = mpb_load_relaxed(&f.core.partitions[2].selector);
+    CHECK_EQ(mpb_repair_slot(&f.log, 31), 0);
+    CHECK_EQ(mpb_repair_slot(&f.log, 30), 1);
+    CHECK(mpb_load_relaxed(&f.core.partitions[2].intent.word) == 0 && mpb_repair_slot(&f.log, 30) == 0);
+    fixture_close(&f);
+}
+
+/* Of a name no more is read than it has. */
+static void names(void)
+{
+    struct guarded guarded = guarded_open(16);
+    const struct mpb_partition_copy state = {.segment_count = 1};
+    struct mpb_partition_identity identity = {.dir = (const char *)guarded_copy(&guarded, "named-7", 8)};
+    fixture_open(&f);
+    CHECK_EQ(mpb_partition_create(&f.log, 0, &identity, 3, 1000), 0);
+    CHECK(strcmp(row()->dir, "named-7") == 0 && row()->dir_length == 7);
+    identity.dir++;
+    CHECK_EQ(mpb_partition_publish(&f.log, 0, &identity, &state), 0);
+    CHECK(strcmp(row()->dir, "amed-7") == 0 && row()->dir_length == 6);
     fixture_close(&f);
 }
 
@@ -206,6 +323,28 @@ static void flushes_refused(void)
     fixture_close(&f);
 }
 
+/* One call that finds no descriptor, whichever: what is cached is given back, and the flush goes on. */
+static void a_flush_at_the_limit_of_descriptors(void)
+{
+    const struct batch_spec spec = numbered(-1, 0, 1);
+    for (int cold = 0; cold < 2; cold++)
+        for (int good = 0; good < 3; good++) {
+            int64_t flushed;
+            fixture_open(&f);
+            fixture_partition(&f, 0);
+            CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &spec).error, 0);
+            if (cold)
+                mpb_segment_close_partition(&f.log, 0);
+            const uint32_t open = open_descriptors();
+            let_fail(MPB_IO_OPEN, good, good % 2 == 0 ? EMFILE : ENFILE, 1);
+            CHECK(mpb_log_flush(&f.log, 0, &flushed) == 0 && flushed == 2);
+            mpb_io_fault = NULL;
+            CHECK_EQ(failing_calls.failed, good < 2 + cold);
+            CHECK(open_descriptors() <= open + (uint32_t)cold);
+            fixture_close(&f);
+        }
+}
+
 /* ------------------------------------------------------------------ rows of producers */
 /* A verification takes the row of its chain's producer that wrote once, though others wrote longer ago. */
 static void verified_in_anothers_row(void)
@@ -283,6 +422,44 @@ static void sizes_of_the_cache(void)
     CHECK_EQ(mpb_log_open(&log, &f.core, MPB_MAX_SLOTS, dirs, 1, 1, &bad), -EINVAL);
     CHECK(log.core == NULL && log.open_segments == NULL && log.lists == NULL && log.dir_count == 0);
     CHECK_EQ(open_descriptors(), open);
+    let_fail(MPB_IO_OPEN, 1, ENOSPC, 1); /* says nothing of the directory */
+    CHECK_EQ(mpb_log_open(&log, &f.core, 0, dirs, 2, 1, &bad), -ENOSPC);
+    mpb_io_fault = NULL;
+    CHECK(bad == 1 && mpb_log_dir_online(&f.core, 1) && open_descriptors() == open);
+    fixture_close(&f);
+}
+
+static int opened;
+
+static int count_opens(enum mpb_io_call call, size_t *limit)
+{
+    (void)limit;
+    opened += call == MPB_IO_OPEN;
+    return 0;
+}
+
+/* Segments are spread over the sets: some for each, none of which has to make room; of any partition. */
+static void use_of_the_cache(void)
+{
+    enum { SEGMENTS = 20, PARTITION = 5 };
+    fixture_open(&f);
+    fixture_partition(&f, PARTITION);
+    const struct mpb_partition *of = &f.core.partitions[PARTITION];
+    const struct mpb_partition_copy copy = {.active_base = 1 << 30, .segment_id = 1};
+    int fds[SEGMENTS];
+    for (int i = 0; i < SEGMENTS; i++)
+        CHECK_EQ(mpb_segment_create(&f.log, of, 100 * i), 0);
+    mpb_io_fault = count_opens;
+    for (int round = 0; round < 2; round++) {
+        opened = 0;
+        for (int i = 0; i < SEGMENTS; i++) {
+            int fd = mpb_segment_fd(&f.log, of, &copy, 100 * i, MPB_FILE_LOG);
+            CHECK(fd >= 0 && (round == 0 || fd == fds[i]));
+            fds[i] = fd;
+        }
+        CHECK_EQ(opened, round == 0 ? SEGMENTS : 0);
+    }
+    mpb_io_fault = NULL;
     fixture_close(&f);
 }
 
@@ -290,13 +467,19 @@ int main(void)
 {
     marks();
     free_behind_a_refusal();
+    held_and_waited_for();
+    a_lost_lock();
+    what_a_slot_left();
+    names();
     snapshots();
     a_flush_of_a_busy_partition();
     two_flushes();
     flushes_refused();
+    a_flush_at_the_limit_of_descriptors();
     verified_in_anothers_row();
     verified_by_making_room();
     sizes_of_the_cache();
+    use_of_the_cache();
     printf("lock_free_again: %lu checks\n", checks_made);
     return 0;
 }

@@ -252,6 +252,7 @@ static void a_failed_write_stands_in_the_cell(void)
     struct mpb_append_result result = append_batch(&f.log, &FIX_OPTIONS, 0, ENTRY, 0, &spec);
     mpb_io_fault = NULL;
     CHECK(result.error == MPB_ERR_KAFKA_STORAGE_ERROR && result.base_offset == -1 && result.log_start == -1);
+    CHECK_EQ(mpb_load_relaxed(&row()->intent.word), 0); /* it is undone already */
     CHECK(mpb_cell_read(&f.core, ENTRY, 0, fill, &again) && again.error == MPB_ERR_KAFKA_STORAGE_ERROR);
     CHECK(append_batch(&f.log, &FIX_OPTIONS, 0, ENTRY, 0, &spec).replayed && now()->leo == 0);
     CHECK_EQ(append(0, &spec).base_offset, 0); /* of producer 0, which is one like any other */
@@ -300,6 +301,8 @@ static void entries_of_aborted_ones(void)
     begin_transaction(0, 2);
     end_transaction(0, false);
     CHECK(now()->lso == 9 && now()->open_transactions == 0 && now()->aborted_end == 9);
+    uint32_t producer = mpb_producer_find(&f.core, row(), 0); /* whose newest batch is no marker */
+    CHECK_EQ(mpb_producer_newest(&f.core.producers[producer - 1])->base_offset, 6);
     int fd = mpb_segment_fd(&f.log, row(), now(), 0, MPB_FILE_TXN_INDEX);
     for (int i = 0; i < 3; i++) {
         struct mpb_aborted entry;
@@ -422,7 +425,10 @@ static void begun_anew(void)
     rung();
     CHECK_EQ(mpb_truncate_follower(&f.log, 0, 55, 5, 7000), 0);
     CHECK(rung() && now()->leo < 56 && mpb_load_relaxed(&replicas->ended_end) == 50);
-    CHECK_EQ(mpb_truncate_follower(&f.log, 0, now()->leo, 5, 7000), 0);
+    CHECK_EQ(mpb_truncate_follower(&f.log, 0, 45, 5, 7000), 0);
+    CHECK(now()->leo <= 45 && mpb_load_relaxed(&replicas->ended_end) == (uint64_t)now()->leo);
+    CHECK_EQ(mpb_start_at(&f.log, 0, SWAP_END, 5, 7000), MPB_ERR_OFFSET_OUT_OF_RANGE); /* what it has, it has */
+    rung();
     CHECK_EQ(mpb_start_at(&f.log, 0, 0, 5, 7000), 0);
     CHECK(rung() && now()->leo == 0 && now()->log_start == 0 && now()->segment_count == 1);
     CHECK(mpb_load_relaxed(&replicas->ended_end) == 0 && mpb_ended_least(replicas, 0) == INT64_MAX);

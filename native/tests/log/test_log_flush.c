@@ -194,6 +194,8 @@ static void test_a_deletion_overtakes_a_flush(void)
     mpb_io_fault = delete_meanwhile;
     CHECK_EQ(mpb_log_flush(&f.log, 0, &flushed), MPB_ERR_UNKNOWN_TOPIC_OR_PARTITION);
     CHECK(mpb_io_fault == NULL && mpb_log_dir_online(&f.core, 0));
+    const struct fixture_holder holder = fixture_hold(&f, 0); /* the flush has let go */
+    fixture_let_go(&holder);
     mpb_log_close(&deleter);
     end(&f);
 }

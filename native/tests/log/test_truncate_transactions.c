@@ -204,6 +204,7 @@ static void test_failed_calls(int at)
         mpb_io_fault = NULL;
         failed = calls > good;
         CHECK_EQ(error, failed ? MPB_ERR_KAFKA_STORAGE_ERROR : 0);
+        CHECK_EQ(mpb_load_relaxed(&f.core.processes[f.log.slot].log_errno), failed ? ENOMEM : 0);
         CHECK(now()->leo == end || now()->leo == offset);
         CHECK_EQ(mpb_load_relaxed(&row->intent.word) != 0, failed && now()->leo == offset);
         CHECK(mpb_log_dir_online(&f.core, 0));
