@@ -12,6 +12,7 @@ from tests.unit.native.test_rows_that_are_none import LOADED
 
 TOPIC_ID = bytes(range(16))
 LEADING, FOLLOWING, NEVER_USED = 0, 1, 9
+ONLINE = 2
 BUSY, UNKNOWN = ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 #: Calls that need the lock and answer with a code, alone or first.
 CODED = [
@@ -134,6 +135,15 @@ def test_who_is_followed_is_counted_when_it_is_busy(world):
     with world.small.held(LEADING):
         busy, rows = world.log.followed(0, 1)
         assert busy == 0 and [row[0] for row in rows] == [FOLLOWING]
+
+
+def test_a_row_that_is_offline_is_not_waited_for(world):
+    """It is followed no more, whoever holds its lock."""
+    assert world.log.set_flags(FOLLOWING, 0, ONLINE) == 0
+    with world.small.held(FOLLOWING):
+        assert world.log.followed(0, 1) == (0, [])
+    assert world.log.set_flags(FOLLOWING, ONLINE, 0) == 0
+    assert len(world.log.followed(0, 1)[1]) == len(world.log.followed(5, 1, FOLLOWING)[1]) == 1
 
 
 def test_a_proposal_behind_a_lock_is_taken_later(world):
