@@ -92,6 +92,19 @@ def test_headers_that_are_cut_off(key):
                 headers.decode_response_header(key, version, answered[:length])
 
 
+@pytest.mark.parametrize("length", [980, 1000, 1009, 1010, 1011, 1024, 4096, 30000])
+def test_frames_that_a_writer_moves(length):
+    """Beyond 1 KiB they are in memory that was asked for."""
+    body = struct.pack(">h", length) + b"~" * length
+    made = Body("~" * length)
+    asked, answered = request_header(3, 12, b"client"), response_header(3, 12)
+    assert _native.codec_encode_request_frame(3, 12, CORRELATION, "client", made) == framed(asked + body)
+    assert _native.codec_encode_response_frame(3, 12, CORRELATION, made) == framed(answered + body)
+    client = "c" * length
+    asked = request_header(3, 12, client.encode())
+    assert _native.codec_encode_request_frame(3, 12, CORRELATION, client, Body()) == framed(asked + BODY)
+
+
 def test_an_api_that_is_told_no_more():
     """What is connected takes the place of all that was."""
     connect, cls, names = _native.codec_connect_headers, headers.RequestHeader, headers.RequestHeader.__struct_fields__

@@ -5,6 +5,7 @@ import pytest
 
 from mpbroker import _native
 from mpbroker.errors import ErrorCode
+from mpbroker.shm.counters import Counter
 from mpbroker.shm.layout import ReplicaRole
 from tests.harness.small_core import small_core
 from tests.unit.native.test_log_arguments import CALLS
@@ -154,6 +155,22 @@ def test_a_proposal_behind_a_lock_is_taken_later(world):
     with world.small.held(LEADING):
         assert world.log.take_isr_proposals() == ([], True)
     assert world.log.take_isr_proposals() == ([(LEADING, 5, 5, (1, 2))], False)
+
+
+def test_who_has_nobody_to_leave_out_is_not_waited_for(world):
+    """A leader that is alone, one that is offline, a follower: each is left alone without its lock."""
+
+    def waited(row):
+        counter = _native.ProcessRow(world.small.core, 118).counter(Counter.LOG_LOCKS_BUSY)
+        with world.small.held(row):
+            assert world.log.take_isr_proposals(0, 99)[0] == []
+        return _native.ProcessRow(world.small.core, 118).counter(Counter.LOG_LOCKS_BUSY) - counter
+
+    assert (waited(LEADING), waited(FOLLOWING)) == (0, 0)
+    assert world.log.become(LEADING, ReplicaRole.LEADER, 6, 6, [1, 2], [1, 2], 1, 1, 0, leader=1) == 0
+    assert waited(LEADING) == 1
+    assert world.log.set_flags(LEADING, 0, ONLINE) == 0
+    assert waited(LEADING) == 0
 
 
 def test_a_row_is_busy_when_somebody_waited_in_vain(world):
