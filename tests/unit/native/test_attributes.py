@@ -118,7 +118,7 @@ def test_a_number_out_of_range(world, place, name, wrong):
 
 def test_what_is_cut_to_its_range(world):
     """No limit is lower than nothing, none is higher than a row can hold, and no descriptor is below 0."""
-    for value, kept in ((-1, 0), (-I64, 0), (U32 + 1, U32), (I64, U32)):
+    for value, kept in ((-1, 0), (0, 0), (1, 1), (-I64, 0), (U32 - 1, U32 - 1), (U32, U32), (U32 + 1, U32), (I64, U32)):
         world.fetch.max_bytes = value
         assert world.fetch.max_bytes == kept
     for value, kept in ((-5, -1), (1 << 31, -1), (7, 7)):
