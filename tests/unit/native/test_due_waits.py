@@ -70,3 +70,21 @@ def test_a_short_wait_is_short(broker, wait_ms):
         assert port.serve_or_claim(wait_ms) is None
         spent_ns.append(time.monotonic_ns() - begun_ns)
     assert wait_ms * 1e6 <= min(spent_ns) < 4_000_000
+
+
+def test_what_python_has_to_take_over_is_not_waited_for(broker):
+    """A partition moves whose topic is not known any more: the one that waits for it is due at once, until it is
+    taken."""
+    context = broker.handler.context
+    parked(broker, 15_000)
+    context.native_topics.forget()
+    broker.core.notify_partition(0)
+    context.port.take_dirty()
+    begun_ns = time.monotonic_ns()
+    for _ in range(3):
+        assert context.port.serve_or_claim(LONG_MS) is None
+    assert context.native_topics.fetch.due_ms == -(1 << 63)
+    assert time.monotonic_ns() - begun_ns < SOON_S * 1e9
+    request, _ = context.native_topics.fetch.take_over(now_ms())
+    assert request.api_key == 1 and context.native_topics.fetch.waiting == 0
+    assert context.native_topics.fetch.take_over(now_ms()) is None
