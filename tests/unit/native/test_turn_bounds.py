@@ -1,0 +1,154 @@
+"""A processor's turns and frames: whose connection, how often it waits and for how long, what is said of a frame."""
+
+import select
+import time
+
+import pytest
+
+from mpbroker import _native
+from mpbroker.channel.planes import DATA
+from mpbroker.shm.counters import Counter
+from mpbroker.shm.process_table import ProcessRow
+from mpbroker.trace.record import STAGES, TICK_NS, unpack
+from tests.harness.small_core import small_core
+
+FRAME = bytes.fromhex("0003 0001 00000007 0002") + b"me"
+PROCESSOR_SLOT, UNIT = 16, 1024
+EARLY_NS = 1 + 1000 * TICK_NS
+
+
+class World:
+    """A processor with a lane and a turn, and a handler."""
+
+    def __init__(self) -> None:
+        self.core, self.epoll = small_core(processors=2).core, select.epoll()
+        self.lane_memory = bytearray(1 << 16)
+        _native.trace_lane_format(self.lane_memory, 8, 0, 7)
+        self.lane = _native.TraceLane(self.lane_memory)
+        self.processor = _native.ProcessorPort(self.core, 0, -1, self.lane)
+        self.handler = _native.HandlerPort(self.core, 0)
+        self.row = ProcessRow(self.core, PROCESSOR_SLOT)
+        self.turn = self.another_turn()
+
+    def another_turn(self):
+        return _native.NetworkTurn(self.processor, self.epoll.fileno(), 0, 0, 1000, -1, {3: (0, 8)})
+
+    def told(self):
+        """The trace record of the one request that there is."""
+        self.handler.answer_none(self.handler.serve_or_claim())
+        [(entry, *_)] = self.processor.collect(9)
+        self.processor.sent(entry)
+        record = unpack(self.lane_memory, self.lane.peek(8)[0])
+        self.lane.release(1)
+        return record
+
+
+@pytest.fixture
+def world():
+    made = World()
+    yield made
+    made.epoll.close()
+
+
+def test_a_connection_is_of_one_turn(world):
+    connection, other = _native.Connection(1 << 20, 1, 2, 3), world.another_turn()
+    for wrong in (object(), None, world.turn):
+        with pytest.raises(ValueError, match="a new Connection is needed"):
+            world.turn.add(wrong)
+    world.turn.add(connection)
+    for turn in (world.turn, other):
+        with pytest.raises(ValueError, match="a new Connection is needed"):
+            turn.add(connection)
+    for call in (other.schedule, other.forget, other.submit):
+        with pytest.raises(ValueError, match="not a connection of this processor"):
+            call(connection)
+    world.turn.schedule(connection)
+    assert world.turn.has_work(True) is True and other.has_work(True) is False
+    world.turn.forget(connection)
+    assert world.turn.has_work(True) is False
+    with pytest.raises(ValueError, match="not a connection of this processor"):
+        world.turn.forget(connection)
+
+
+def test_who_does_not_wait_is_not_asleep(world):
+    """Nothing is written down of a sleep that is none; one of a millisecond is one."""
+    world.row.idle_ns = world.row.busy_ns = 0
+    assert world.turn.poll(0, 0, 1, 0, 0) is world.turn.poll(-1, 0, 1, 0, 0) is False
+    assert (world.row.idle_ns, world.row.busy_ns) == (0, 0)
+    assert world.turn.poll(1, 0, 1, 0, 0) is False
+    assert world.row.idle_ns >= 900_000 and world.row.busy_ns > 0 and world.row.wait == 0
+
+
+def test_a_look_at_the_sockets_costs_no_time(world):
+    """The least of many: the machine may be busy, but not every time."""
+    spent_ns = []
+    for _ in range(50):
+        begun_ns = time.monotonic_ns()
+        world.turn.poll(0, 0, 1, 0, 0)
+        spent_ns.append(time.monotonic_ns() - begun_ns)
+    assert min(spent_ns) < 900_000
+
+
+@pytest.mark.parametrize(("turns", "idle_ms", "least_ms"), [(5, 20, 80), (41, 1, 40), (1, 50, 0), (5, 0, 0)])
+def test_how_often_an_idle_processor_waits(world, turns, idle_ms, least_ms):
+    """After each of its turns but the last one."""
+    far_ns = time.monotonic_ns() + (1 << 40)
+    world.row.idle_ns = 0
+    assert world.turn.poll(0, turns, 1, far_ns, idle_ms) is False
+    if least_ms == 0:
+        assert world.row.idle_ns == 0
+    else:
+        assert world.row.idle_ns >= 0.9 * least_ms * 1_000_000
+
+
+def test_one_event_is_one(world):
+    connection = _native.Connection(1 << 20, 1, 2, 3)
+    world.turn.add(connection)
+    assert world.turn.poll(0, 1, 1, 0, 0) is False
+    assert world.turn.submitted(connection, FRAME, _native.POISON, 1) is False
+    assert world.turn.poll(0, 1, 1, 0, 0) is True
+    assert len(world.turn.events()) == 1 and world.turn.poll(0, 1, 1, 0, 0) is False
+
+
+def test_times_of_a_frame_that_nobody_told(world):
+    """It was whole with its first byte, came with none before it, and nobody knows when the kernel had it."""
+    assert world.processor.submit(DATA, 5, 6, 7, FRAME, EARLY_NS) >= 0
+    submitted = world.told()
+    offset, view = world.processor.reserve(UNIT)
+    view[: len(FRAME)] = FRAME
+    assert world.processor.submit_reserved(DATA, 5, 6, 7, offset, len(FRAME), EARLY_NS) >= 0
+    reserved = world.told()
+    for record in (submitted, reserved):
+        assert (record.t0_ns, record.stage[STAGES.index("frame_done")]) == (EARLY_NS, 0)
+    assert reserved.inflight == submitted.inflight
+    offset, view = world.processor.reserve(UNIT)
+    view[: len(FRAME)] = FRAME
+    later_ns = EARLY_NS + 300 * TICK_NS
+    assert world.processor.submit_reserved(DATA, 5, 6, 7, offset, len(FRAME), EARLY_NS, later_ns) >= 0
+    assert world.told().stage[STAGES.index("frame_done")] == 300
+
+
+def test_a_reserved_frame_that_killed_is_refused(world):
+    """Wherever it lies; it is still the one who reserved it that lets it go."""
+    world.processor.submit(DATA, 5, 6, 7, FRAME, 1)
+    request = world.handler.serve_or_claim()
+    digest, _ = world.core.frame_in_hand(0)
+    world.handler.answer_none(request)
+    world.core.add_killer(digest, int(time.time() * 1000), 2)
+    places = [world.processor.reserve(UNIT) for _ in range(3)]
+    for offset, view in places:
+        view[: len(FRAME)] = FRAME
+        assert world.processor.submit_reserved(DATA, 5, 6, 7, offset, len(FRAME), 1) == _native.POISON
+        view[3] += 1
+        assert world.processor.submit_reserved(DATA, 5, 6, 7, offset, len(FRAME), 1) >= 0
+        with pytest.raises(ValueError, match=f"nothing is reserved at {offset}"):
+            world.processor.release_reserved(offset)
+
+
+def test_bytes_of_processors_that_there_are_not(world):
+    """Whatever stands in the row behind the last one."""
+    ProcessRow(world.core, PROCESSOR_SLOT + 2).set_counter(Counter.QUEUED_BYTES, 5000)
+    ProcessRow(world.core, PROCESSOR_SLOT - 1).set_counter(Counter.QUEUED_BYTES, 7000)
+    assert world.processor.queued_bytes() == 0
+    ProcessRow(world.core, PROCESSOR_SLOT + 1).set_counter(Counter.QUEUED_BYTES, 11)
+    assert world.processor.queued_bytes() == 11
