@@ -152,3 +152,15 @@ def test_bytes_of_processors_that_there_are_not(world):
     assert world.processor.queued_bytes() == 0
     ProcessRow(world.core, PROCESSOR_SLOT + 1).set_counter(Counter.QUEUED_BYTES, 11)
     assert world.processor.queued_bytes() == 11
+
+
+def test_what_a_predecessor_left_is_given_back():
+    """All but 16 MiB of a processor's memory and 8 of a handler's, once; it is counted by whose it was."""
+    core = small_core(arena_processor_bytes=20 << 20, arena_handler_bytes=11 << 20).core
+    for make, slot, more in ((_native.ProcessorPort, PROCESSOR_SLOT, 4 << 20), (_native.HandlerPort, 48, 3 << 20)):
+        row = ProcessRow(core, slot)
+        for incarnation in (1, 2):
+            row.begin(incarnation, 2, 0, 0)
+        port = make(core, 0)
+        assert [port.idle(), port.idle()] == [more, 0]
+        assert row.counter(Counter.PUNCHED_BYTES) == more
