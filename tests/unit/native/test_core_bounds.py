@@ -165,3 +165,16 @@ def test_why_a_crash_point_is_not_armed(memory):
         memory.core.arm(",".join(f"point{number}:9" for number in range(64)))
     memory.core.crash_point("point5"), memory.core.crash_point("point5")
     assert [memory.core.hits(name) for name in ("point0", "point5", "point63")] == [0, 2, 0]
+
+
+def test_a_wake_that_was_meant_for_a_request_is_passed_on(memory):
+    """Who looked for control requests alone, or was told of something else, wakes another one for what is queued."""
+    processor = _native.ProcessorPort(memory.core, 0)
+    handler, _ = (_native.HandlerPort(memory.core, number) for number in (0, 1))
+    memory.write("doorbells", 0, 0, "<Q", 1 << 1)
+    assert handler.serve_or_claim(0, True) is None and memory.core.sleepers == 1 << 1, "nothing is queued"
+    memory.write("doorbells", 0, 0, "<Q", 0)
+    assert processor.submit(DATA, 5, 6, 7, FRAME, 1) >= 0
+    memory.write("doorbells", 0, 0, "<Q", 1 << 1)
+    assert handler.serve_or_claim(0, True) is None
+    assert memory.core.sleepers == 0, "that one was woken"
