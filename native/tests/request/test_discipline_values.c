@@ -100,6 +100,26 @@ static void test_the_earliest(void)
         }
 }
 
+/* Every MPB_SHARE-th request is of the next class that waits; what finds nothing does not count, what takes entry 0 does. */
+static void test_shares_of_the_last(void)
+{
+    static const uint32_t STRICT[] = {MPB_PRIORITY, MPB_SHORTEST};
+    const uint32_t last = 2 * MPB_SHARE;
+    for (size_t d = 0; d < sizeof STRICT / sizeof *STRICT; d++)
+        for (uint32_t without = 0; without < 3; without++) {
+            struct mpb_chooser chooser = {.discipline = STRICT[d]};
+            fresh(6);
+            for (uint32_t i = 0; i < without; i++)
+                CHECK_EQ(mpb_discipline_take(&w.core, &chooser, OWNER), -1);
+            wait_in(1, 5, 9, false);
+            for (uint32_t i = 0; i < last; i++) {
+                wait_in(0, 1, 9, false);
+                CHECK_EQ(mpb_discipline_take(&w.core, &chooser, OWNER), i == last - 1 ? 1 : 0);
+            }
+            CHECK_EQ(mpb_discipline_take(&w.core, &chooser, OWNER), 0);
+        }
+}
+
 /* ------------------------------------------------------------------ fair shares */
 struct fair {
     struct mpb_chooser chooser;
@@ -167,6 +187,7 @@ int main(void)
     test_what_is_learned_where();
     test_which_rings();
     test_the_earliest();
+    test_shares_of_the_last();
     test_rounds();
     test_charges();
     world_close(&w);
