@@ -237,6 +237,24 @@ static void test_followers(void)
     play.native[0].serves_followers = false;
 }
 
+/* A request for a new session ends the one that it names, which may have the lowest id of all. */
+static void test_a_session_that_is_replaced(void)
+{
+    struct mpb_core *core = &play.d.w.core;
+    struct told_fetch told;
+    uint32_t row;
+    while (mpb_load_relaxed(&core->fetch_sessions[1].word) == 0)
+        begun(11);
+    mpb_store_release(&core->fetch_sessions[1].word, 1ull << 32);
+    struct asked_fetch a = going_on(11, 1, 0);
+    ask_part(&a, TOPIC_T, 0, play.batches[row_of(TOPIC_T, 0)], 1 << 20);
+    uint32_t entry = taken_by(0, &a);
+    CHECK(mpb_serve_fetch(&play.native[0], entry));
+    collected(entry, 11, &told);
+    CHECK(told.session_id > 1);
+    CHECK_EQ(mpb_session_hold(core, 60, 1, &row), MPB_SESSION_UNKNOWN);
+}
+
 int main(void)
 {
     play_open(&small_plan);
@@ -252,6 +270,7 @@ int main(void)
     for (int i = 0; i < 4; i++)
         append_record(TOPIC_T, 0, PLAY_BATCH);
     test_followers();
+    test_a_session_that_is_replaced();
     play_close();
     printf("fetch followers: %lu checks\n", checks_made);
     return 0;
