@@ -14,7 +14,7 @@ struct asked {
     int32_t said_topics, said_partitions;
     int32_t partition_of_first, records_length /* -2: what the batch has */;
     int first_topic;
-    bool strange, same_topic_twice;
+    bool strange, same_topic_twice, nameless;
 };
 
 static const struct asked ORDINARY = {.client_length = 3,
@@ -92,7 +92,10 @@ static void write_frame(const struct asked *a)
     put(1234567, 4);
     put_count(a->said_topics != -2 ? a->said_topics : a->topics, 4);
     for (int t = 0; t < a->topics; t++) {
-        put_topic(a->first_topic + (a->same_topic_twice ? 0 : t), t == 0 && a->strange);
+        if (a->nameless)
+            put_count(-1, 2);
+        else
+            put_topic(a->first_topic + (a->same_topic_twice ? 0 : t), t == 0 && a->strange);
         put_count(a->said_partitions != -2 ? a->said_partitions : a->partitions, 4);
         for (int p = 0; p < a->partitions; p++) {
             put((uint64_t)(int64_t)(p == 0 ? a->partition_of_first : p), 4);
@@ -161,6 +164,17 @@ static void test_every_field(void)
     make_batch(-1, -1, false, -1); /* a batch that says that it has none */
     CHECK_EQ(read_frame(&a), MPB_SERVE);
     CHECK_EQ(request.records, 0);
+}
+
+/* Its name is null, which none may be: no topic that is not known, but a frame that is none. */
+static void test_a_topic_without_a_name(void)
+{
+    struct asked a = ORDINARY;
+    a.nameless = true;
+    make_batch(-1, -1, false, 0);
+    CHECK_EQ(read_frame(&ORDINARY), MPB_SERVE);
+    if (version < 13)
+        CHECK_EQ(read_frame(&a), MPB_LEFT_FRAME);
 }
 
 static void test_what_is_not_ordinary(void)
@@ -460,6 +474,7 @@ int main(void)
     make_topics();
     for (version = 3; version <= 13; version++) {
         test_every_field();
+        test_a_topic_without_a_name();
         test_what_is_not_ordinary();
         test_whose_batches_they_are();
         test_batches();
