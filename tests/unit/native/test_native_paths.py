@@ -38,9 +38,9 @@ class World:
     def _release(self) -> None:
         self.released += 1
 
-    def served(self, records):
+    def served(self, records, version=7):
         """The answer of one request for partition 0; None when it was left to Python."""
-        frame = encode_request_frame(produce(records=records), 7, 5, "test")[4:]
+        frame = encode_request_frame(produce(records=records), version, 5, "test")[4:]
         assert self.processor.submit(0, 1, 1, 0, frame, 1) >= 0
         request = self.port.serve_or_claim()
         if request is not None:
@@ -50,7 +50,7 @@ class World:
         self.processor.sent(entry)
         if answer is None:
             return None
-        response = decode(ProduceResponse, 7, answer, decode_response_header(0, 7, answer)[1])
+        response = decode(ProduceResponse, version, answer, decode_response_header(0, version, answer)[1])
         return response.responses[0].partition_responses[0]
 
 
@@ -206,3 +206,18 @@ def _counts(core, number) -> bool:
     except IndexError:
         return False
     return True
+
+
+@pytest.mark.parametrize("version", [7, 8, 9])
+def test_which_record_is_at_fault(tmp_path, version):
+    """Versions that have a place for its number get it from Python."""
+    world = World(tmp_path, unpacked)
+    world.native.reset(world.core.metadata_generation)
+    assert world.native.add("t", TOPIC_ID, [0], _native.LogOptions(timestamp_after_max_ms=5), True, False) is True
+    late = encode_batch([(b"k", b"v", NOW_MS), (b"k", b"v", NOW_MS + 6)])
+    answer = world.served(late, version)
+    assert (answer is None) is (version >= 8)
+    assert answer is None or answer.error_code == 32
+    assert world.served(encode_batch([(b"k", b"v", NOW_MS + 5)]), version).error_code == 0
+    assert world.log.state(0).leo == 1
+    world.log.close()

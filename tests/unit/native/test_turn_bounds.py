@@ -89,7 +89,9 @@ def test_a_look_at_the_sockets_costs_no_time(world):
     assert min(spent_ns) < 900_000
 
 
-@pytest.mark.parametrize(("turns", "idle_ms", "least_ms"), [(2, 50, 50), (5, 20, 80), (41, 1, 40), (1, 50, 0), (5, 0, 0)])
+@pytest.mark.parametrize(
+    ("turns", "idle_ms", "least_ms"), [(2, 50, 50), (5, 20, 80), (41, 1, 40), (1, 50, 0), (5, 0, 0)]
+)
 def test_how_often_an_idle_processor_waits(world, turns, idle_ms, least_ms):
     """After each of its turns but the last one."""
     far_ns = time.monotonic_ns() + (1 << 40)
@@ -164,3 +166,24 @@ def test_what_a_predecessor_left_is_given_back():
         port = make(core, 0)
         assert [port.idle(), port.idle()] == [more, 0]
         assert row.counter(Counter.PUNCHED_BYTES) == more
+
+
+class _NeitherNor:
+    def __bool__(self):
+        raise KeyError("neither")
+
+
+def test_yes_no_and_neither_in_a_turn(world):
+    """Whether there is room to read, and whether it will sleep: what is neither is told, and nothing is done."""
+    connection = _native.Connection(1 << 20, 1, 2, 3)
+    world.turn.add(connection)
+    world.turn.schedule(connection)
+    for call in (world.turn.receive, world.turn.end, world.turn.has_work):
+        with pytest.raises(KeyError, match="neither"):
+            call(_NeitherNor())
+    assert world.turn.receive(False) is world.turn.end(False) is world.turn.end(True) is None
+    assert world.turn.has_work(True) is True and world.turn.has_work(False) is False
+    assert world.turn.events() == []
+    assert world.turn.receive(True) is None
+    assert [(kind, of) for kind, of, *_ in world.turn.events()] == [(_native.EVENT_CLOSE, connection)]
+    assert world.turn.over_limit() is False
