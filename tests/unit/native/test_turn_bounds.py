@@ -121,7 +121,8 @@ def test_times_of_a_frame_that_nobody_told(world):
     assert world.processor.submit_reserved(DATA, 5, 6, 7, offset, len(FRAME), EARLY_NS) >= 0
     reserved = world.told()
     for record in (submitted, reserved):
-        assert (record.t0_ns, record.stage[STAGES.index("frame_done")]) == (EARLY_NS, 0)
+        stages = [record.stage[STAGES.index(name)] for name in ("frame_done", "parsed")]
+        assert (record.t0_ns, stages) == (EARLY_NS, [0, 0]), "so small a frame is looked at in no time"
     assert reserved.inflight == submitted.inflight
     offset, view = world.processor.reserve(UNIT)
     view[: len(FRAME)] = FRAME
@@ -187,3 +188,24 @@ def test_yes_no_and_neither_in_a_turn(world):
     assert world.turn.receive(True) is None
     assert [(kind, of) for kind, of, *_ in world.turn.events()] == [(_native.EVENT_CLOSE, connection)]
     assert world.turn.over_limit() is False
+
+
+def test_a_lane_that_a_killed_predecessor_left(world):
+    """It had written a record and not yet counted that it was finished."""
+    for _ in range(3):
+        assert world.processor.submit(DATA, 5, 6, 7, FRAME, EARLY_NS) >= 0
+        world.told()
+    counted = world.lane.counters()
+    assert counted[:2] == (3, 3)
+    for at in range(0, _native.TRACE_LANE_HEADER_BYTES, 8):
+        if int.from_bytes(world.lane_memory[at : at + 8], "little") != 3:
+            continue
+        world.lane_memory[at : at + 8] = (2).to_bytes(8, "little")
+        if world.lane.counters()[0] == 2:
+            break
+        world.lane_memory[at : at + 8] = (3).to_bytes(8, "little")
+    assert world.lane.counters()[:2] == (2, 3)
+    _native.ProcessorPort(world.core, 0)
+    assert world.lane.counters()[:2] == (2, 3), "it has none"
+    _native.ProcessorPort(world.core, 0, -1, world.lane)
+    assert world.lane.counters() == counted
