@@ -123,12 +123,14 @@ def test_times_of_a_frame_that_nobody_told(world):
     for record in (submitted, reserved):
         stages = [record.stage[STAGES.index(name)] for name in ("frame_done", "parsed")]
         assert (record.t0_ns, stages) == (EARLY_NS, [0, 0]), "so small a frame is looked at in no time"
-    assert reserved.inflight == submitted.inflight
+    assert (reserved.inflight, reserved.rx_wait) == (submitted.inflight, submitted.rx_wait)
     offset, view = world.processor.reserve(UNIT)
     view[: len(FRAME)] = FRAME
     later_ns = EARLY_NS + 300 * TICK_NS
-    assert world.processor.submit_reserved(DATA, 5, 6, 7, offset, len(FRAME), EARLY_NS, later_ns) >= 0
-    assert world.told().stage[STAGES.index("frame_done")] == 300
+    arrived = {"arrival_ns": EARLY_NS - 200 * TICK_NS, "inflight": 7}
+    assert world.processor.submit_reserved(DATA, 5, 6, 7, offset, len(FRAME), EARLY_NS, later_ns, **arrived) >= 0
+    told = world.told()
+    assert (told.stage[STAGES.index("frame_done")], told.rx_wait, told.inflight) == (300, 200, 7)
 
 
 def test_a_reserved_frame_that_killed_is_refused(world):
