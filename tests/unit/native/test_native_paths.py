@@ -15,7 +15,7 @@ from tests.harness.kept_blocks import ROUNDS, kept
 from tests.harness.small_core import small_core
 from tests.unit.server.test_produce_fetch import produce
 
-HANDLER_SLOT, TOPIC_ID, GZIP = 48, bytes(range(16)), 1
+HANDLER_SLOT, TOPIC_ID, GZIP, LZ4 = 48, bytes(range(16)), 1, 3
 NOW_MS, MOST_PARTITIONS = 1_700_000_000_000, 1024
 RECORDS = [(b"k", b"v" * 100, NOW_MS)]
 
@@ -220,4 +220,29 @@ def test_which_record_is_at_fault(tmp_path, version):
     assert answer is None or answer.error_code == 32
     assert world.served(encode_batch([(b"k", b"v", NOW_MS + 5)]), version).error_code == 0
     assert world.log.state(0).leo == 1
+    world.log.close()
+
+
+def _mapped_kb():
+    with open("/proc/self/status", encoding="ascii") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmData:"))
+
+
+def test_what_was_unpacked_natively_goes_with_its_object(tmp_path):
+    """A mebibyte, when the first batch of lz4 comes."""
+    world = World(tmp_path, unpacked)
+    packed = encode_batch(RECORDS, codec=LZ4)
+
+    def another(rounds):
+        for _ in range(rounds):
+            world.native = _native.NativeProduce(world.port, world.log, 150, unpacked, world._release)
+            world.native.now_ms = NOW_MS
+            world.native.reset(world.core.metadata_generation)
+            assert world.native.add("t", TOPIC_ID, [0], _native.LogOptions(), True, False) is True
+            assert world.served(packed).error_code == 0
+
+    another(5)
+    before_kb = _mapped_kb()
+    another(40)
+    assert _mapped_kb() - before_kb < 20 << 10 and world.released == 0, "the interpreter was not asked"
     world.log.close()
