@@ -9,6 +9,7 @@ from mpbroker.log import log_recovery
 from mpbroker.log.log_recovery import LogMissing, LogRecovery
 from mpbroker.log.producer_snapshot import ProducerEntry, write_snapshot
 from mpbroker.log.txn_index_file import AbortedTxn, write_aborted
+from tests.unit.log.test_log_recovery import recover, stored_batch, write_log
 
 
 class Segments:
@@ -212,6 +213,32 @@ def test_where_the_last_segment_is_set_aside_the_one_below_is_the_active_one():
     bases, last = made._walk([0, 10, 20])
     assert (bases, last.base) == ([0, 10], 10)
     assert [one[:2] for one in made._segments.done] == [("aside", 20), ("tail", 10)]
+
+
+def test_a_last_segment_that_was_on_disk_may_be_cut_once_it_is_the_active_one():
+    """Others are read as they are, whatever is damaged in them."""
+    made = recovery({0: sound(0, 10), 10: sound(10, 20), 20: sound(15, 30)}, recovery_point=20)
+    assert made._walk([0, 10, 20])[0] == [0, 10]
+    assert [one[:3] for one in made._segments.done[1:]] == [("rebuild", 10, False)]
+
+
+@pytest.mark.parametrize(("bases", "left"), [([10], [10]), ([10, 20], [20])])
+def test_of_several_segments_one_under_another_name_is_set_aside(bases, left):
+    made = recovery({10: sound(9, 20), 20: sound(20, 30)}, clean=True)
+    assert made._walk(bases)[0] == left
+
+
+def test_producers_behind_damage_that_is_kept_are_known(tmp_path):
+    """Its segment is read by the headers then, as consumers find it."""
+    batches = [stored_batch(n * 3, 3, 50, producer_id=n, producer_epoch=1, base_sequence=0) for n in range(4)]
+    path = write_log(tmp_path, 0, batches)
+    write_log(tmp_path, 12, [])
+    damaged = bytearray(b"".join(batches))
+    damaged[len(batches[0]) + 80] ^= 1
+    with open(path, "wb") as file:
+        file.write(damaged)
+    found = recover(tmp_path, recovery_point=12)
+    assert sorted(found.producers) == [0, 1, 2, 3] and len(found.cut) == 1
 
 
 @pytest.mark.parametrize(
