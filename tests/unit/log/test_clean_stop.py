@@ -48,6 +48,16 @@ def test_a_start_that_was_refused_leaves_what_the_last_stop_said(world):
     assert take_marker(str(world.path)).of("t-0")
 
 
+def test_a_stop_speaks_for_what_was_made_last(world, monkeypatch):
+    """The keeper may not have looked since."""
+    first, last = world.create(), world.create(partition=1, ordinal=1)
+    world.partitions.all = [first]
+    monkeypatch.setattr(world.partitions, "refresh", lambda: world.partitions.all.append(last))
+    assert LogKeeper(world.keeper()).stop() is True
+    found = take_marker(str(world.path))
+    assert found.of(first.dir) and found.of(last.dir) and not world.events.named("not_all_logs_stopped")
+
+
 def test_everything_is_synced_and_written_down_first(world):
     partition = world.create()
     world.append(partition, 4, producer_id=3, producer_epoch=0, base_sequence=0)

@@ -142,3 +142,87 @@ def test_what_the_kernel_takes_in_part_is_written_on(tmp_path, monkeypatch, most
     with disk.opened(str(tmp_path / "file"), os.O_CREAT | os.O_RDWR) as descriptor:
         disk.write_at(descriptor, b"0123456789", 5)
     assert (tmp_path / "file").read_bytes() == bytes(5) + b"0123456789"
+
+
+@pytest.mark.parametrize("most", [1, 3, 100])
+@pytest.mark.parametrize("content", [b"", b"x", b"0123456789"])
+def test_all_of_a_content_is_written_where_the_descriptor_stands(tmp_path, monkeypatch, content, most):
+    write = os.write
+    monkeypatch.setattr(disk.os, "write", lambda fd, piece: write(fd, bytes(piece)[:most]))
+    disk.write_file(str(tmp_path / "file"), b"something longer before", sync_it=False)
+    disk.write_file(str(tmp_path / "file"), content, sync_it=False)
+    assert (tmp_path / "file").read_bytes() == content
+
+
+@pytest.mark.parametrize("size", [0, 1, 9, 10, 11, 4000])
+@pytest.mark.parametrize("most", [None, 1, 4])
+def test_a_file_is_read_up_to_a_length(tmp_path, monkeypatch, size, most):
+    """However little the kernel gives at once."""
+    content = bytes(number % 251 for number in range(size))
+    (tmp_path / "file").write_bytes(content)
+    pread = os.pread
+    monkeypatch.setattr(disk.os, "pread", lambda fd, length, at: pread(fd, min(length, most or length), at))
+    for max_bytes in (0, 1, 10, size):
+        assert disk.read_whole(str(tmp_path / "file"), max_bytes) == content[:max_bytes]
+
+
+def test_lines_of_a_text_end_with_a_line_feed_whoever_wrote_it(tmp_path):
+    (tmp_path / "file").write_bytes(b"a\r\nb\rc\nd")
+    assert disk.read_text(str(tmp_path / "file"), 100) == "a\nb\nc\nd"
+
+
+def test_a_descriptor_is_given_back_whatever_happens_and_no_child_has_it(where):
+    before = set(os.listdir("/proc/self/fd"))
+    with disk.opened(where["file"]) as descriptor:
+        assert not os.get_inheritable(descriptor) and os.read(descriptor, 9) == b"abc"
+    with pytest.raises(ZeroDivisionError), disk.opened(where["file"]):
+        _ = 1 // 0
+    disk.sync_directory(where["directory"])
+    disk.close(disk.open_file(where["file"]))
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_what_a_call_is_named_after_it_does(where):
+    path, descriptor = where["file"], where["descriptor"]
+    assert (disk.size(path), disk.status(descriptor).st_size) == (3, 3)
+    disk.allocate(descriptor, 10)
+    assert disk.size(path) == 10
+    disk.truncate(path, 5)
+    assert disk.size(path) == 5
+    disk.truncate(descriptor, 2)
+    assert disk.read_at(descriptor, 9, 1) == b"b"
+    disk.set_modified(path, 7_000_000_001)
+    assert disk.status(path).st_mtime_ns == disk.status(path).st_atime_ns == 7_000_000_001
+    disk.rename(path, where["new"])
+    assert disk.exists(where["new"]) and not disk.exists(path)
+    assert sorted(disk.names(os.path.dirname(path))) == ["directory", "new"]
+    os.symlink(where["new"], path)
+    assert disk.real_path(path) == os.path.realpath(where["new"])
+    disk.unlink(path)
+    disk.make_directories(f"{path}/a/b")
+    disk.make_directories(f"{path}/a/b")
+    assert disk.is_directory(f"{path}/a/b")
+    disk.remove_directory(f"{path}/a/b")
+    assert disk.directories(path) == ["a"] and not disk.exists(f"{path}/a/b")
+    assert disk.disk_status(path).f_frsize > 0
+
+
+def test_a_sync_is_of_what_was_opened(where, monkeypatch):
+    synced = []
+    monkeypatch.setattr(disk.os, "fsync", lambda descriptor: synced.append(os.readlink(f"/proc/self/fd/{descriptor}")))
+    disk.sync(where["descriptor"])
+    disk.sync_directory(where["directory"])
+    assert synced == [os.path.realpath(where[name]) for name in ("file", "directory")]
+
+
+@pytest.mark.parametrize(
+    ("number", "condemned", "passing"),
+    [
+        (errno.EIO, True, False), (errno.EROFS, True, False), (errno.ENOSPC, False, False),
+        (errno.ENOENT, False, False), (errno.EMFILE, False, True), (errno.EINTR, False, True), (None, True, False),
+    ],
+)  # fmt: skip
+def test_what_an_error_means(number, condemned, passing):
+    """One without a number is taken for the worst."""
+    error = OSError() if number is None else OSError(number, "no")
+    assert (disk.condemns(error), disk.passes(error)) == (condemned, passing)
