@@ -1,7 +1,9 @@
 """What handlers keep of topics: settings are worked out once for all that share them, and a bounded number of them."""
 
+import pytest
+
 from mpbroker.metadata import metadata_cache as module
-from mpbroker.metadata.metadata_cache import MetadataCache
+from mpbroker.metadata.metadata_cache import MetadataCache, Topic
 from mpbroker.metadata.metadata_snapshot import encode_overrides
 
 
@@ -28,3 +30,11 @@ def test_settings_that_were_worked_out_before_a_reload_are_not_used_after_it():
     assert cache._derive(blob)[1] == "old"
     cache.use_config("new")
     assert cache._derive(blob)[1] == "new"
+
+
+def test_a_topic_is_replaced_and_never_changed():
+    """Who asked for it keeps what it saw; and one that was read anew is another one, whatever it says."""
+    first, second = (Topic(b"i" * 16, "t", [4], None, {}, False, 0, 1) for _ in "ab")
+    with pytest.raises(AttributeError):
+        first.partitions = [4, 5]
+    assert first.partitions == [4] and first != second and len({first, second}) == 2

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +47,19 @@ def test_every_closed_segment_and_the_names_are_copied(memory, target):
     assert _bytes_in(target) == _bytes_in(memory)
     assert dump.read(target) == {"causes": [CAUSE], "segments": 3, "records": 3000, "segments_lost": 0}
     assert not list(target.glob("*.part"))
+
+
+def test_each_file_of_a_dump_is_synced_before_it_has_its_name(memory, target, monkeypatch):
+    """What is recognised as complete is complete, even after a power cut."""
+    synced, replaced, replace = [], [], Path.replace
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(Path(os.readlink(f"/proc/self/fd/{file}")).name))
+    monkeypatch.setattr(Path, "replace", lambda path, to: replaced.append((path.name, *synced)) or replace(path, to))
+    one = Dump(memory, target, [CAUSE], 77)
+    assert one.until_ns == 77 and Dump(memory, target, [CAUSE]).until_ns == 0
+    one.add_closed()
+    _run(one)
+    of_dump = [one for one in replaced if one[0] in {f"{path.name}.part" for path in target.iterdir()} | {"dump.part"}]
+    assert len(of_dump) == 5 and all(name in before for name, *before in of_dump)
 
 
 def test_a_successor_copies_what_is_missing_and_nothing_twice(memory, target):
