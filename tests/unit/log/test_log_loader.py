@@ -179,6 +179,8 @@ def test_a_directory_that_cannot_be_read_makes_its_partition_offline(world, monk
     monkeypatch.setattr(LogRecovery, "run", failing)
     world.reboot()
     assert not world.state(broken).flags & ONLINE and world.state(sound).flags & ONLINE
+    [line] = world.events.named("logs_loaded")
+    assert (line["partitions"], line["offline"]) == (2, 1)
     assert world.append(broken).error == 56
     assert world.append(sound).base_offset == 60
     assert world.events.named("partition_offline")[0]["partition"] == broken.dir
@@ -187,6 +189,19 @@ def test_a_directory_that_cannot_be_read_makes_its_partition_offline(world, monk
     monkeypatch.undo()
     world.reboot()
     assert world.state(broken).leo == 60, "nothing of it was lost"
+
+
+@pytest.mark.parametrize(
+    ("policy", "allowed"), [("delete", False), ("compact", True), ("compact,delete", True), ("delete,compact", True)]
+)
+def test_only_a_compacted_log_may_have_gaps(world, monkeypatch, policy, allowed):
+    filled(world, cleanup_policy=policy)
+    given, init = [], LogRecovery.__init__
+    monkeypatch.setattr(
+        log_loader.LogRecovery, "__init__", lambda *words, **named: given.append(named) or init(*words, **named)
+    )
+    world.reboot()
+    assert [one["gaps_allowed"] for one in given] == [allowed]
 
 
 def test_checkpoints_are_used(world, monkeypatch):
