@@ -52,3 +52,19 @@ def test_a_file_that_cannot_be_understood_says_nothing_and_what_that_means(tmp_p
         [line] = events.named("checkpoint_not_understood")
         assert (line["file"], line["instead"]) == (str(tmp_path / name), instead)
     assert Checkpointed(str(tmp_path / "nowhere"), LOG_START, Events()).written(WHO) == 0
+
+
+def test_a_file_that_goes_while_it_is_read_is_not_believed_of_any_directory(tmp_path, monkeypatch):
+    """Nobody knows any more when it was written."""
+    write_checkpoint(str(tmp_path / LOG_START), {WHO: 12})
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / "partition.metadata").touch()
+    status = log_loader.disk.status
+
+    def gone(path):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(log_loader.disk, "status", gone)
+    found = Checkpointed(str(tmp_path), LOG_START, Events())
+    monkeypatch.setattr(log_loader.disk, "status", status)
+    assert (found.offset(WHO, str(tmp_path / "t-0")), found.written(WHO)) == (0, 12)

@@ -153,3 +153,12 @@ def test_the_process_beats_in_every_round_and_says_whether_its_stop_was_clean(mo
 def test_a_segment_has_three_files_and_syncs_need_half_of_the_descriptors(monkeypatch, descriptors, segments):
     monkeypatch.setattr(resource, "getrlimit", lambda _what: (descriptors, resource.RLIM_INFINITY))
     assert log_keeper.open_segments() == segments
+
+
+def test_a_keeper_knows_its_partitions_before_its_first_turn(world, monkeypatch):
+    """Moves and the stop ask it for them."""
+    partition = world.create()
+    world.partitions.all = []
+    monkeypatch.setattr(world.partitions, "refresh", lambda: world.partitions.all.append(partition) or True)
+    keeper = LogKeeper(world.keeper())
+    assert keeper.partition_at(partition.ordinal) is partition and keeper.partition_at(9) is None

@@ -173,3 +173,14 @@ def test_a_log_that_grows_too_fast_is_not_followed_for_ever(world, monkeypatch):
     with pytest.raises(replica_move.CalledOff):
         made.copy()
     assert len(more) == 1 + 39 // replica_move.PATIENCE_ROUNDS
+
+
+def test_what_was_copied_of_a_file_is_not_copied_again_when_the_rest_comes_later(world):
+    """A truncation and what was appended since may look like a file that ends too early."""
+    world.write(LOG, b"01234567")
+    with pytest.raises(SourceUnreadable, match="ends at 8, before 10"):
+        world.made._copy_file(BASE, LOG, 10, sync=False, paced=True)
+    assert world.made._lengths == {(BASE, LOG): 8} and world.made.bytes_copied == 8
+    world.write(LOG, b"0123456789")
+    assert world.made._copy_file(BASE, LOG, 10, sync=False, paced=True) == 2
+    assert world.copied(LOG) == b"0123456789" and world.made.bytes_copied == 10 and world.paced == [4, 4, 2]

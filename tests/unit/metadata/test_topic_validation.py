@@ -4,6 +4,7 @@ import pytest
 
 from mpbroker.metadata.commands import NewTopic, PartitionCount
 from mpbroker.metadata.topic_validation import (
+    BIGGEST_BLOB_BYTES,
     Defaults,
     Refusal,
     TopicPlan,
@@ -12,6 +13,7 @@ from mpbroker.metadata.topic_validation import (
     refuse_name,
     too_many_partitions,
 )
+from mpbroker.shm.topic_table import MAX_OVERRIDES_BYTES
 
 DEFAULTS = Defaults(num_partitions=4, replication_factor=1)
 LONG = "a" * 250
@@ -189,3 +191,8 @@ def test_a_topic_has_as_many_replicas_of_new_partitions_as_of_its_first():
     assert plan_partitions(PartitionCount("cp", 2), one, [0, 1]) == [[1, 0]]
     assert plan_partitions(PartitionCount("cp", 2, [[1]]), one, [0, 1]).code == 39
     assert plan_partitions(PartitionCount("cp", 2), [[0, 1, 2]], [0, 1]).code == 38
+
+
+def test_settings_of_a_topic_have_the_room_of_its_row():
+    """What is allowed has to fit, and what fits is allowed."""
+    assert BIGGEST_BLOB_BYTES == MAX_OVERRIDES_BYTES == 3584
