@@ -1,6 +1,9 @@
 """The files that are generated from the settings: written where they are stale, or only told of."""
 
+import runpy
 import sys
+from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
@@ -46,3 +49,18 @@ def test_the_readmes_table_is_written_into_it(tmp_path, monkeypatch):
     (tmp_path / "README.md").write_text("the page", "utf-8")
     api_document.main()
     assert (tmp_path / "README.md").read_text("utf-8") == "the page with its täble"
+
+
+@pytest.mark.parametrize("module", [document, api_document])
+@pytest.mark.parametrize("name", ["imported", "__main__"])
+def test_only_who_runs_it_has_files_written(tmp_path, monkeypatch, module, name):
+    """Of the tree that the module lies in: here a copy of it."""
+    copy = tmp_path.joinpath(*module.__name__.split(".")).with_suffix(".py")
+    copy.parent.mkdir(parents=True)
+    copy.write_bytes(Path(module.__file__).read_bytes())
+    (tmp_path / "README.md").write_text(f"{api_document.BEGIN}{api_document.END}", "utf-8")
+    monkeypatch.setattr(sys, "argv", [name])
+    with pytest.raises(SystemExit) if (module, name) == (document, "__main__") else nullcontext():
+        runpy.run_path(str(copy), run_name=name)
+    is_written = [api_document.table() in (tmp_path / "README.md").read_text("utf-8"), (tmp_path / "docs").exists()]
+    assert is_written == [name == "__main__" and module is one for one in (api_document, document)]
