@@ -1,6 +1,7 @@
 """Functions of record batches at the bounds of their buffers, and every part of what they return in its place."""
 
 import ctypes
+import mmap
 import struct
 
 import pytest
@@ -9,6 +10,7 @@ from mpbroker import _native
 from mpbroker.record.batch_builder import encode_batch
 from tests.unit.record import raw_batch
 
+MAP_NORESERVE = 0x4000  # mmap knows its name from a later Python on
 NOW_MS, LARGE = 1_700_000_000_000, 1 << 40
 HEADERS = ((b"first", b"1"), (b"second", None), (b"", b""))
 RECORDS = [(b"key", b"value", NOW_MS, HEADERS), (None, None, NOW_MS + 7, ()), (b"", b"", NOW_MS + 3, ())]
@@ -77,6 +79,15 @@ def test_a_header_alone_is_one():
     assert len(_native.batch_patch_header(HEADER, 1, 2)) == 61
     _native.seal_batch(bytearray(HEADER))
     assert _native.records_check(ROWS, HEADER, False, False, NOW_MS, LARGE, LARGE)[0] == 0
+
+
+def test_a_batch_that_is_too_long_for_its_length_is_not_sealed():
+    """Nobody reads it, so that it needs no memory."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE
+    with mmap.mmap(-1, 1 << 31, flags=flags) as memory:
+        with pytest.raises(ValueError, match="^a batch has 61 bytes to 2 GiB$"):
+            _native.seal_batch(memory)
+        assert memory[:61] == bytes(61)
 
 
 def test_a_patched_header():

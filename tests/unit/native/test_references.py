@@ -174,3 +174,5 @@ def test_a_key_map_takes_one_key_at_least():
     assert keys.count == 0
     keys.learn(encode_batch([(b"k", b"v", 1)]), 0, 1 << 40)
     assert keys.count == 1
+    assert keys.learn(encode_batch([(b"l", b"v", 1)], base_offset=1), 0, 1 << 40) == (_native.COMPACT_FULL, 0)
+    assert keys.count == 1
