@@ -1,11 +1,12 @@
 """What the tracer asks of many records at once: how many failed, where the first slow one is, the ends of a segment."""
 
 import struct
+import time
 
 import pytest
 
 from mpbroker._native import TRACE_LANE_HEADER_BYTES, TraceLane, TraceTally, trace_lane_format, trace_scan
-from mpbroker.trace.record import GAUGE, NOT_REACHED, TraceRecord
+from mpbroker.trace.record import GAUGE, NOT_REACHED, TraceRecord, unpack
 
 SAMPLED = 12  # bits behind which a record says for how many it stands
 
@@ -88,3 +89,18 @@ def test_how_small_a_lane_may_be():
         TraceLane(memory[:-1])
     with pytest.raises(ValueError, match="^not a trace lane: too small$"):
         TraceLane(memory[: TRACE_LANE_HEADER_BYTES - 1])
+
+
+def test_what_is_committed_while_it_is_measured():
+    """Every stage a tick after the one before; the lane was emptied after the first record."""
+    memory = bytearray(TRACE_LANE_HEADER_BYTES + 64 * 128)
+    trace_lane_format(memory, 64, 0, 1)
+    lane = TraceLane(memory)
+    before_ns = time.monotonic_ns()
+    lane.bench_commit(2)
+    at, length = lane.peek(9)
+    assert (at, length) == (TRACE_LANE_HEADER_BYTES + 128, 128)
+    record = unpack(memory, at)
+    assert before_ns <= record.t0_ns <= time.monotonic_ns()
+    assert record.stage == tuple(range(13)) and record.seq_lo == 1
+    assert struct.unpack_from("<Q", memory, 96) == (2,), "the fill number of the request that was committed last"
