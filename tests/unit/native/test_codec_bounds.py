@@ -180,6 +180,7 @@ def test_a_tag_of_each_size():
     for size in (0, 1, 2, 127, 128):
         tags = b"\1\x09" + varint(size) + b"x" * size
         assert codec.decode_prefix(Last, 1, tags + b"more") == (Last(), len(tags))
+        assert headers.decode_response_header(3, 9, bytes(4) + tags + b"more") == (0, 4 + len(tags))
         if size:
             with pytest.raises(
                 ProtocolError, match="tagged field at byte 1: it is longer than the bytes that are left"

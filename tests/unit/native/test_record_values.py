@@ -94,7 +94,7 @@ def test_a_patched_header():
     patched = _native.batch_patch_header(BATCH, LARGE, 77)
     assert struct.unpack_from(">qiiB", patched) == (LARGE, len(BATCH) - 12, 77, 2) and patched[17:] == HEADER[17:]
     told = _native.batch_patch_header(BATCH, LARGE, 77, -1, NOW_MS + 9)
-    assert struct.unpack_from(">q", told, 35) == (NOW_MS + 9,)
+    assert struct.unpack_from(">q", told, 35) == (NOW_MS + 9,) and told[21:35] == HEADER[21:35]
     assert struct.unpack_from(">I", told, 17) == (_native.crc32c(told[21:] + ROWS),)
     appended = _native.batch_patch_header(BATCH, LARGE, 77, NOW_MS + 5)
     assert appended == _native.batch_patch_header(BATCH, LARGE, 77, NOW_MS + 5, NOW_MS + 9), "their own times are gone"
@@ -243,3 +243,39 @@ def test_what_a_visitor_is_told(tmp_path):
 
         with pytest.raises(KeyError):
             _native.scan_segment(file.fileno(), -1, -1, 0, 4096, True, refuse)
+
+
+def test_what_a_batch_of_12_bytes_is():
+    """As long as its length says, and too short for what is asked next; one less has no length."""
+    assert _native.batch_check_append(bytes(12), *CHECKED).code == -1
+    assert _native.batch_check_append(bytes(11), *CHECKED).code == CORRUPT
+
+
+def test_who_may_begin_elsewhere_than_at_0():
+    """A coordinator that writes for itself; a client may not."""
+    assert [_native.batch_check_append(BATCH, *CHECKED[:-1], client).code for client in (True, False)] == [INVALID, 0]
+
+
+@pytest.mark.parametrize(("before", "after", "code"), [(100, 7, 0), (99, 7, 32), (100, 6, 32)])
+def test_how_far_a_time_may_be_from_the_brokers(before, after, code):
+    """Of the first record and of the second, whichever call asks."""
+    batch = encode_batch([(b"k", b"v", NOW_MS - 100), (b"l", b"v", NOW_MS + 7)])
+    bad = -1 if code == 0 else int(before == 100)
+    assert _native.records_check(batch[61:], batch[:61], False, False, NOW_MS, before, after)[::3] == (code, bad)
+    count, listed = _native.records_refused(batch[61:], batch[:61], False, False, NOW_MS, before, after)
+    refused = [(bad, code, NOW_MS + (7 if bad else -100))] if code else []
+    assert (count, listed) == (len(refused), refused)
+    told = _native.batch_check_append(batch, 1 << 20, False, False, NOW_MS, before, after, True)
+    assert (told.code, told.bad_record) == (code, bad)
+    assert _native.records_check(batch[61:], batch[:61], False, True, NOW_MS, before, after)[0] == 0, "its own time"
+
+
+def test_a_record_that_is_longer_than_its_fields():
+    """A reader takes what it says; who must understand all of it does not go on."""
+    body = raw_batch.record(key=b"a", value=b"9")[1:] + b"more"
+    record = raw_batch.varint(len(body)) + body
+    batch = raw_batch.batch(record)
+    [found] = _native.records_decode(batch[61:], batch[:61])
+    assert (found.key, found.value) == (b"a", b"9")
+    newest: dict[bytes, bytes | None] = {}
+    assert _native.records_newest(batch, 0, newest) == (0, -1) and newest == {}
