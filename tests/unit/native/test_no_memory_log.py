@@ -170,3 +170,20 @@ def test_rows_whose_numbers_python_does_not_keep(tmp_path, name):
     assert refuse_each(lambda: method(*arguments)) >= 12
     leaves_nothing(lambda: refuse_each(lambda: method(*arguments)), [log, *singletons()])
     log.close()
+
+
+def test_times_of_producers_of_either_kind(tmp_path):
+    """Those of one batch and those of more stand in a list each."""
+    log = _native.Log(small_core().core, [tmp_path], 60)
+    assert log.create(0, TOPIC_ID, 0, 0, 0, "t-0", 0, 1) == 0
+    rows = [(LARGE + 1, 5, 0, 1, 0, 1, LARGE), (LARGE + 2, 5, 0, 1, 2, 1, LARGE), (LARGE + 2, 5, 2, 3, 4, 1, LARGE + 1)]
+    assert log.load_producers(0, rows) == 0
+    told = (64, [LARGE], [LARGE + 1])
+    assert log.producer_times() == told and refuse_each(log.producer_times) >= 5
+    leaves_nothing(lambda: refuse_each(log.producer_times), [log, *singletons()])
+    assert log.producer_times() == told
+    for method in (log.producers, log.producer_entries):
+        before = method(0)
+        leaves_nothing(lambda method=method: refuse_each(lambda: method(0)), [log, *singletons()])
+        assert method(0) == before
+    log.close()
