@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from mpbroker import _native
-from mpbroker.errors import ProtocolError
+from mpbroker.errors import BufferTooSmall, ProtocolError
 from mpbroker.protocol import codec, headers
 from mpbroker.protocol.schema import request
 from mpbroker.protocol.types import Int8, Int16, Int32, Int64, Records, Struct, UInt16, tagged
@@ -217,6 +217,24 @@ def test_a_writer_that_moves_to_more_memory(edge):
         blob = whole[:length]
         expected = length.to_bytes(4, "big") + blob + bytes(range(1, 9))
         assert codec.encode(Long(blob), 0) == expected and codec.encoded_size(Long(blob), 0) == len(expected)
+
+
+@pytest.mark.parametrize("length", [0, 1, 5, 1000, 5000])
+def test_a_buffer_that_a_message_fills(length):
+    """To its last byte; one byte less is too few, and nothing is written behind."""
+    made, expected = Long(b"x" * length), length.to_bytes(4, "big") + b"x" * length + bytes(range(1, 9))
+    framed = (len(expected) + 4).to_bytes(4, "big") + b"\0\0\0\7" + expected
+    for whole, write in (
+        (expected, lambda buffer, at: codec.encode_into(made, 0, buffer, at)),
+        (framed, lambda buffer, at: headers.encode_response_frame_into(3, 0, 7, made, buffer, at)[0]),
+    ):
+        for at in (0, 3):
+            target = bytearray(b"\xff" * (at + len(whole)))
+            assert write(target, at) == len(target) and target == b"\xff" * at + whole
+            short = memoryview(bytearray(b"\xff" * (at + len(whole))))
+            with pytest.raises(BufferTooSmall, match=f"needs {len(whole)} bytes, the buffer has room for "):
+                write(short[:-1], at)
+            assert short[-1] == 0xFF
 
 
 def test_a_writer_that_moves_often():
