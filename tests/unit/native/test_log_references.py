@@ -1,5 +1,6 @@
 """What the log's methods return and refuse leaves nothing behind: neither an object, nor a buffer that cannot grow."""
 
+import sys
 from contextlib import suppress
 
 import pytest
@@ -114,3 +115,23 @@ def test_a_buffer_may_grow_again(leader, tmp_path):
         for buffer in (records, target):
             buffer.append(0)
             del buffer[-1:]
+
+
+def test_the_type_of_an_answer_is_let_go_of_with_it(leader):
+    log, batch = leader.log, encode_batch([(b"k", b"v", 5)])
+    calls = (
+        lambda: log.find(0, 0, _native.READ_TO_END, 1 << 20)[1],
+        lambda: log.find_time(0, LATE_MS)[1],
+        lambda: log.append(0, NO_REQUEST, 0, batch, OPTIONS, LATE_MS),
+        lambda: log.refuse(0, NO_REQUEST, 0, 1, None),
+        lambda: log.not_synced(0, NO_REQUEST, 0, 1),
+        lambda: log.append_marker(0, (1 << 40) + 1, 0, 7, True, OPTIONS, LATE_MS),
+        lambda: log.state(0),
+        lambda: log.replica_state(0),
+    )
+    for call in calls:
+        kind = type(call())
+        before = sys.getrefcount(kind)
+        for _ in range(ROUNDS):
+            call()
+        assert sys.getrefcount(kind) - before < ROUNDS // 2, kind
