@@ -75,6 +75,15 @@ def test_batches_of_an_epoch_below_the_markers_are_as_good_as_none(world):
     assert world.log.open_transactions(ROW) == (3, [(7, 3, 44, 3, 80, 71)])
 
 
+@pytest.mark.parametrize("epoch", [0, 3])
+def test_a_producer_of_whom_a_transaction_alone_is_known(world, epoch):
+    """No batch of its own is: what stands where one would be is none's."""
+    assert world.log.load_transactions(ROW, [(95, epoch, 45, 2, 86)]) == 0
+    assert world.log.producer_entries(ROW)[1] == [(95, epoch, -1, -1, 0, 86, 45, 2)]
+    assert world.log.open_transactions(ROW)[1] == [(95, epoch, 45, 2, 86, 86)]
+    assert world.log.producers(ROW)[1] == []
+
+
 def test_what_recovery_found_undecided(tmp_path):
     """A transaction whose marker is above the high watermark holds back who reads what is stable."""
     world = World(tmp_path, (OWN, OTHER))
