@@ -1,5 +1,7 @@
 """A scan of a segment file: where it begins unless told, and what a file without batches says."""
 
+import struct
+
 import pytest
 
 from mpbroker._native import scan_segment
@@ -68,3 +70,15 @@ def test_what_a_visitor_returns_is_let_go(tmp_path):
     work()
     assert seen == [0, 9]
     assert kept(lambda: work() or seen.clear()) < ROUNDS // 2
+
+
+def test_a_batch_that_only_looks_like_a_marker_is_none(tmp_path):
+    """Whatever its first record's key says: the batch is no control batch."""
+    marker = [(struct.pack(">hh", 0, 1), struct.pack(">hi", 0, 77), 5, ())]
+    fields = {"producer_id": 9, "producer_epoch": 0, "base_sequence": 0}
+    for control, told in ((False, (-1, -1)), (True, (1, 77))):
+        path, seen = tmp_path / "log", []
+        path.write_bytes(encode_batch(marker, transactional=True, control=control, **fields))
+        with path.open("rb") as file:
+            scan_segment(file.fileno(), -1, -1, 0, 4096, True, lambda *words, seen=seen: seen.append(words[8:]))
+        assert seen == [told]

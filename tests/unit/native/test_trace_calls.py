@@ -102,5 +102,20 @@ def test_what_is_committed_while_it_is_measured():
     assert (at, length) == (TRACE_LANE_HEADER_BYTES + 128, 128)
     record = unpack(memory, at)
     assert before_ns <= record.t0_ns <= time.monotonic_ns()
-    assert record.stage == tuple(range(13)) and record.seq_lo == 1
+    assert record.stage == tuple(range(13)) and (record.seq_lo, record.flags) == (1, 0)
     assert struct.unpack_from("<Q", memory, 96) == (2,), "the fill number of the request that was committed last"
+
+
+def test_from_which_time_on_a_request_is_slow():
+    """Each is from 0 on, whether that is told or what was told is taken back; none is below 0."""
+    memory = bytearray(TRACE_LANE_HEADER_BYTES + 64 * 128)
+    trace_lane_format(memory, 64, 0, 1)
+    lane = TraceLane(memory)
+    for value, kept in ((0, 0), (64, 64), (-1, -1), (1, 0)):
+        lane.slow_ns = value
+        assert lane.slow_ns == kept
+    lane.slow_ns = 640
+    del lane.slow_ns
+    assert lane.slow_ns == 0
+    with pytest.raises(ValueError, match="^sample_shift must be 0 to 15$"):
+        del lane.sample_shift
