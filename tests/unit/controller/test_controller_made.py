@@ -4,9 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from mpbroker.config.load_config import load_broker_config
 from mpbroker.controller import controller as module
 from mpbroker.controller.controller import Controller, build_controller, open_store
-from mpbroker.errors import ConfigError
+from mpbroker.errors import ConfigError, ErrorCode
+from mpbroker.metadata.commands import CreateTopics, DeleteTopics, NewTopic
 from mpbroker.metadata.meta_store import Put, StoreError, StoreTooNew
 from mpbroker.shm.clock import SystemClock
 from mpbroker.shm.process_table import WaitName
@@ -90,3 +92,16 @@ def test_moves_between_directories_are_gone_on_with_and_the_store_is_closed_at_t
     world.controller._store.close = lambda: done.append("closed")
     world.controller.close()
     assert done == ["resume", "note", "closed"]
+
+
+def test_settings_that_were_read_again_count_from_the_next_command_on(tmp_path):
+    world = World(tmp_path, "num.partitions=2")
+    world.run(CreateTopics([NewTopic("before")]))
+    config = load_broker_config(
+        overrides=[f"log.dirs={tmp_path}", "num.partitions=3", "delete.topic.enable=false"], environ={}, cores=2
+    )
+    world.controller.use_config(config)
+    world.run(CreateTopics([NewTopic("after")]))
+    assert {name: len(rows) for name, rows in world.topics().items()} == {"before": 2, "after": 3}
+    [result] = world.run(DeleteTopics(["before"])).results
+    assert result.error_code == ErrorCode.TOPIC_DELETION_DISABLED
