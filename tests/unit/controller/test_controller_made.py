@@ -1,5 +1,6 @@
 """What a controller process is made of, and how a start ends whose metadata store cannot be opened."""
 
+import uuid
 from types import SimpleNamespace
 
 import pytest
@@ -105,3 +106,11 @@ def test_settings_that_were_read_again_count_from_the_next_command_on(tmp_path):
     assert {name: len(rows) for name, rows in world.topics().items()} == {"before": 2, "after": 3}
     [result] = world.run(DeleteTopics(["before"])).results
     assert result.error_code == ErrorCode.TOPIC_DELETION_DISABLED
+
+
+def test_the_id_of_a_new_topic_is_a_random_uuid(monkeypatch):
+    """Version 4, as Kafka's: of sixteen random bytes all but six bits."""
+    for given in (bytes(16), bytes([255] * 16), bytes(range(100, 116))):
+        monkeypatch.setattr(module.os, "urandom", lambda count, given=given: given[:count])
+        made = module.new_topic_id()
+        assert made == uuid.UUID(bytes=given, version=4).bytes

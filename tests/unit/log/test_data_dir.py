@@ -343,3 +343,9 @@ def test_the_number_of_a_node(tmp_path, number, read):
         return
     with pytest.raises(ConfigError, match="must be the number of the node, 0 to 2147483647"):
         data_dir.read_meta(str(tmp_path))
+
+
+def test_an_identity_that_is_not_there_cannot_be_kept(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be written"):
+        data_dir.keep_meta(str(tmp_path))
+    assert os.listdir(tmp_path) == []

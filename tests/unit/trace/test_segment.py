@@ -178,3 +178,37 @@ def test_a_lanes_first_segment_begins_with_nothing():
     assert segment.Progress() == (0,) * 8 and segment.Progress().share() == (0, 0, 0, 0)
     progress = segment.Progress(1, 2, 3, 4, 50, 60, 70, 80)
     assert progress.share() == (49, 58, 67, 76) and progress.following() == (50, 60, 70, 80) * 2
+
+
+@pytest.mark.parametrize(("json_bytes", "is_cut"), [(3071, False), (3072, False), (3073, True)])
+def test_names_that_just_fit_into_the_header_are_there(tmp_path, json_bytes, is_cut):
+    """4096 bytes of header, 1024 of them before the names."""
+    extra = {"x": "y" * (json_bytes - len('{"x":""}'))}
+    page = segment.pack_opened(segment.Opened(4, 1, 2, 0, "c", 0, CLOCK, extra))
+    (tmp_path / "a.mpt").write_bytes(page)
+    assert len(page) == 4096
+    assert segment.read_info(tmp_path / "a.mpt").opened.extra == ({"cut": True} if is_cut else extra)
+
+
+@pytest.mark.parametrize("chunk_records", [1, 2, 4, 5, 6, 100])
+@pytest.mark.parametrize("first", [0, 1, 4, 5, 6])
+def test_records_come_in_pieces_up_to_where_the_segment_was_closed(tmp_path, records, chunk_records, first):
+    info = write_segment(tmp_path, records)
+    with open(info.path, "ab") as file:
+        file.write(bytes(3 * 128))
+    pieces = list(segment.read_chunks(segment.read_info(info.path), chunk_records, first))
+    assert b"".join(pieces) == b"".join(one.pack() for one in records[first:])
+    assert [len(piece) // 128 for piece in pieces[:-1]] == [chunk_records] * (len(pieces) - 1)
+    assert all(0 < len(piece) <= chunk_records * 128 for piece in pieces)
+
+
+@pytest.mark.parametrize("name", ["VERSION", "RECORD_BYTES", "TICK_SHIFT"])
+@pytest.mark.parametrize("by", [-1, 1])
+def test_a_segment_of_another_format_is_refused_with_a_sentence(tmp_path, monkeypatch, name, by):
+    """Whatever of it is another one."""
+    with monkeypatch.context() as patched:
+        patched.setattr(segment, name, getattr(segment, name) + by)
+        page = segment.pack_opened(segment.Opened(4, 1, 2, 0, "c", 0, CLOCK, {}))
+    (tmp_path / "a.mpt").write_bytes(page)
+    with pytest.raises(segment.SegmentError, match="format .* with records of .* bytes; this program reads 1"):
+        segment.read_info(tmp_path / "a.mpt")
