@@ -174,7 +174,8 @@ def test_only_the_partition_of_ones_key_is_waited_for(monkeypatch, version):
     """Versions before 4 name one key in a field of its own."""
     keys = [f"group {number}" for number in range(40)]
     leaders = {40: (1, 5), 41: (2, 5), 42: None}
-    cluster = SimpleNamespace(refresh=lambda: None, leader=leaders.get)
+    refreshed = []
+    cluster = SimpleNamespace(refresh=lambda: refreshed.append(1), leader=leaders.get)
     topic = SimpleNamespace(partitions=[40, 41, 42])
     context = SimpleNamespace(cluster=cluster, metadata=SimpleNamespace(topic=lambda name: topic))
     monkeypatch.setattr(handler, "awaited", lambda context, request: frozenset({2}))
@@ -184,3 +185,30 @@ def test_only_the_partition_of_ones_key_is_waited_for(monkeypatch, version):
         if handler._is_coordinator_awaited(context, request, message, OFFSETS_TOPIC):
             found.append(key)
     assert found == [key for key in keys if partition_of(key, 3) == 1] and 0 < len(found) < 40
+    assert len(refreshed) == len(keys), "of the cluster as it is now"
+
+
+@pytest.mark.parametrize(
+    ("leader", "reached", "place"),
+    [
+        (2, {2, 3}, (2, "two", 92, 0)),
+        (2, {3}, (-1, "", -1, ErrorCode.COORDINATOR_NOT_AVAILABLE)),
+        (3, {2, 3}, (-1, "", -1, ErrorCode.COORDINATOR_NOT_AVAILABLE)),
+        (4, {2, 3, 4}, (-1, "", -1, ErrorCode.COORDINATOR_NOT_AVAILABLE)),
+        (None, {2, 3}, (-1, "", -1, ErrorCode.COORDINATOR_NOT_AVAILABLE)),
+    ],
+    ids=["there", "not reached", "not on that listener", "not known", "nobody leads"],
+)
+def test_who_coordinates_a_key_is_where_its_leader_can_be_reached(leader, reached, place):
+    """By the listener that was asked at."""
+    topic = SimpleNamespace(id=b"T" * 16, partitions=[40])
+    two = SimpleNamespace(id=2, on=lambda listener: SimpleNamespace(host="two", port=92) if listener == "OUT" else None)
+    three = SimpleNamespace(id=3, on=lambda listener: None)
+    cluster = SimpleNamespace(
+        assignment=lambda ordinal, topic_id: None if leader is None else SimpleNamespace(leader=leader),
+        brokers={2: two, 3: three},
+        reached=lambda listener: reached if listener == "OUT" else set(),
+    )
+    context = SimpleNamespace(metadata=SimpleNamespace(topic=lambda name: topic))
+    one = handler._of_key(context, cluster, OFFSETS_TOPIC, "g", "OUT")
+    assert (one.key, (one.node_id, one.host, one.port, one.error_code)) == ("g", place)
