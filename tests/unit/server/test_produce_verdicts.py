@@ -48,3 +48,16 @@ def test_a_partition_is_settled_as_in_kafka(state, acks, on_commit, kept, settle
     result = SimpleNamespace(error_code=0)
     entry = SimpleNamespace(ordinal=3, required_offset=20, result=result, leader_epoch=6)
     assert made._settled(entry) is settled and result.error_code == code
+
+
+def test_who_waited_too_long_is_told_of_each_partition_that_was_missing():
+    """With no offset: whether it will be acknowledged by all is not known."""
+    done = []
+    made = DelayedProduce.__new__(DelayedProduce)
+    made.request = SimpleNamespace(flag_timed_out=lambda: done.append("flagged"))
+    made.context = SimpleNamespace(count=done.append)
+    results = [SimpleNamespace(error_code=0, base_offset=7) for _ in range(2)]
+    made.pending = [SimpleNamespace(result=result) for result in results]
+    made.on_expiration()
+    assert done == ["flagged", "purgatory_expired"]
+    assert [(one.error_code, one.base_offset) for one in results] == [(ErrorCode.REQUEST_TIMED_OUT, -1)] * 2
