@@ -40,10 +40,15 @@ class SmallCore:
     def __init__(self, core: mmap.mmap, page: mmap.mmap, arena: mmap.mmap, plan: MemoryPlan) -> None:
         self.memory = (core, page, arena)
         self.core = _native.Core(core, page, arena)
-        self._partitions = next(region for region in layout.core_regions(plan)[0] if region.name == "partitions")
+        self._regions = {region.name: region for region in layout.core_regions(plan)[0]}
+
+    def place(self, region: str, row: int = 0, at: int = 0) -> int:
+        """Where a byte of a table's row is in the core; what follows the table, where there is no such row."""
+        found = self._regions[region]
+        return found.offset + row * found.stride + at
 
     def _base(self, ordinal: int) -> int:
-        return self._partitions.offset + ordinal * self._partitions.stride
+        return self.place("partitions", ordinal)
 
     def set_flags(self, ordinal: int, flags: int) -> None:
         """Store a partition row's flags."""

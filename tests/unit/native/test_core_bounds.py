@@ -6,7 +6,6 @@ import pytest
 
 from mpbroker import _native
 from mpbroker.channel.planes import DATA
-from mpbroker.shm import layout
 from mpbroker.shm.counters import Counter
 from mpbroker.shm.process_table import ProcessRow
 from tests.harness.small_core import small_core, small_plan
@@ -26,12 +25,8 @@ class Memory:
     def __init__(self, **plan) -> None:
         self.small = small_core(**plan)
         self.core = self.small.core
-        self._regions = {region.name: region for region in layout.core_regions(small_plan(**plan))[0]}
+        self.place = self.small.place
         self.arena_bytes = small_plan(**plan).arena_bytes
-
-    def place(self, region, row=0, at=0):
-        found = self._regions[region]
-        return found.offset + row * found.stride + at
 
     def write(self, region, row, at, form, *values):
         struct.pack_into(form, self.small.memory[0], self.place(region, row, at), *values)

@@ -8,28 +8,22 @@ import pytest
 
 from mpbroker import _native
 from mpbroker.channel.planes import DATA
-from mpbroker.shm import layout
 from mpbroker.shm.counters import Counter
 from mpbroker.shm.process_table import ProcessRow
 from mpbroker.trace.record import STAGES, TICK_NS, unpack
-from tests.harness.small_core import small_core, small_plan
+from tests.harness.small_core import small_core
 from tests.harness.unread_memory import unread_memory
 
 FRAME = bytes.fromhex("0003 0001 00000007 0002") + b"me"
 PROCESSOR_SLOT, HANDLER_SLOT, PART_BYTES, UNIT, SMALL_UNIT = 16, 48, 1 << 20, 16_384, 1024
 MOST = (1 << 31) - 1
-U64 = (1 << 64) - 1
-#: struct mpb_entry (layout.h)
-STATE, FILL_NUMBER, OFFSET, LENGTH = 0, 8, 16, 24
 
 
 class Ends:
     """Both ends of one core, and a lane for what is traced."""
 
     def __init__(self, **plan) -> None:
-        self.small = small_core(**plan)
-        self.core, self.memory = self.small.core, self.small.memory
-        self.regions = {region.name: region for region in layout.core_regions(small_plan(**plan))[0]}
+        self.core = small_core(**plan).core
         self.lane_memory = bytearray(1 << 16)
         _native.trace_lane_format(self.lane_memory, 8, 0, 7)
         self.lane = _native.TraceLane(self.lane_memory)
@@ -50,11 +44,6 @@ class Ends:
         record = unpack(self.lane_memory, self.lane.peek(8)[0])
         self.lane.release(1)
         return record
-
-    def write(self, region, row, at, form, value):
-        """Into a row of a table: into what follows it, where there is no such row."""
-        found = self.regions[region]
-        struct.pack_into(form, self.memory[0], found.offset + row * found.stride + at, value)
 
 
 @pytest.fixture

@@ -6,9 +6,8 @@ import pytest
 
 from mpbroker import _native
 from mpbroker.channel.planes import CONTROL, DATA
-from mpbroker.shm import layout
 from mpbroker.trace.record import NOT_REACHED, STAGES, TICK_NS, unpack
-from tests.harness.small_core import small_core, small_plan
+from tests.harness.small_core import small_core
 from tests.unit.trace.traces import full_request
 
 FRAME = bytes.fromhex("0003 0001 00000007 0002") + b"me"
@@ -153,8 +152,8 @@ def test_a_request_whose_length_is_nonsense_is_none(length):
     frame = FRAME + b"\xee" * (length - len(FRAME))
     entry = processor.submit(DATA, 5, 6, 7, frame, 1)
     number = handler.serve_or_claim().fill_number
-    regions = {region.name: region for region in layout.core_regions(small_plan())[0]}
-    begin, size = regions["entries"].offset + entry * regions["entries"].stride, regions["entries"].stride
+    begin = small.place("entries", entry)
+    size = small.place("entries", entry + 1) - begin
     row, told = small.memory[0][begin : begin + size], length.to_bytes(4, "little")
     places = [at for at in range(0, size, 4) if row[at : at + 4] == told]
     assert places and _native.held_payload(small.core, entry, number) == frame
