@@ -36,7 +36,6 @@ from mpbroker.shm.process_table import BrokerState
 from tests.unit.controller.test_cluster_process import Answers, FailingStore, candidate
 
 KEYS = Keys("c")
-ALLOCATE = encode_command(AllocateProducerIds())
 HEARTBEAT_MS, WALL_MS = 2000, 1_800_000_000_000
 
 
