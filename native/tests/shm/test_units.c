@@ -190,6 +190,22 @@ static void test_a_large_part_is_cleared(void)
     mpb_units_close(&units);
 }
 
+/* The last unit in use ends what is given back, wherever it lies among words of 64 that are empty. */
+static void test_the_last_unit_in_use(void)
+{
+    enum { COUNT = 4 * 64 };
+    for (uint32_t last = 0; last < COUNT; last++) {
+        struct mpb_units units;
+        CHECK_EQ(mpb_units_open(&units, COUNT * MPB_PAGE_BYTES, MPB_PAGE_BYTES, false), 0);
+        CHECK(mpb_units_mark(&units, last, 1));
+        punched.calls = punched.result = 0;
+        uint64_t bytes = (uint64_t)(COUNT - 1 - last) * MPB_PAGE_BYTES;
+        CHECK_EQ(mpb_units_punch(&units, part, 0, 1, 0), bytes);
+        CHECK(bytes == 0 || (punched.at == part + (size_t)(last + 1) * MPB_PAGE_BYTES && punched.bytes == bytes));
+        mpb_units_close(&units);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const uint32_t COUNTS[] = {1, 2, 63, 64, 65, 127, 128, 130, 400, 1000}, UNITS[] = {512, 1024, 4096, 8192};
@@ -197,6 +213,7 @@ int main(int argc, char **argv)
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     test_units_for_bytes();
     test_a_large_part_is_cleared();
+    test_the_last_unit_in_use();
     for (size_t c = 0; c < sizeof COUNTS / sizeof *COUNTS; c++)
         for (size_t u = 0; u < sizeof UNITS / sizeof *UNITS; u++)
             run(COUNTS[c], UNITS[u], &seed, steps);
