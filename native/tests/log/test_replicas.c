@@ -311,7 +311,7 @@ static void leaving_and_stopped(void)
 {
     struct mpb_isr_proposal proposal;
     const struct mpb_isr_proposal answer = {
-        .leader_epoch = 4, .partition_epoch = 5, .isr = {FIX_SELF, 77}, .isr_count = 2};
+        .leader_epoch = 4, .partition_epoch = 5, .isr = {FIX_SELF, 77, FIX_OTHER}, .isr_count = 2};
     for (int stopped = 0; stopped < 2; stopped++) {
         begin();
         in_force()->isr = in_force()->maximal_isr = 7;

@@ -147,6 +147,8 @@ static void failing(int fd)
     char bytes[BYTES] = {0};
     begin(0, 0);
     CHECK_EQ(mpb_io_write(fd, bytes, BYTES, 0), -EIO);
+    begin(0, 1); /* nor where the call before was interrupted */
+    CHECK_EQ(mpb_io_write_two(fd, bytes, 7, bytes, 9, 0), -EIO);
     for (int interrupts = 0; interrupts < 3; interrupts++) {
         begin(5, interrupts);
         failure = ENOSPC;
