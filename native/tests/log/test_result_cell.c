@@ -110,6 +110,8 @@ static void roles(void)
         ids[MPB_MAX_REPLICAS - 1] = 999;
         CHECK_EQ(mpb_replica_place(&f.core, row, &copy, 999), MPB_MAX_REPLICAS - 1);
     }
+    copy.ids_at = 0; /* behind its list the other one begins, with this broker */
+    CHECK(f.core.replicas[3].ids[1][0] == 100 && mpb_replica_place(&f.core, row, &copy, 100) == -1);
     fixture_close(&f);
 }
 

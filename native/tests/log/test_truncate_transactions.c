@@ -251,8 +251,42 @@ static void test_a_marker_at_the_buffers_end(void)
     }
 }
 
+/* Producer 0 and its epoch 0 are ones like any other, and so is who has the table's first row; batches of nobody stand
+ * between. */
+static void test_of_the_first(bool row_of_table)
+{
+    const struct batch_spec plain = numbered(-1, 0, 7);
+    struct mpb_marker marker = {
+        .coordinator_epoch = 4, .commit = true, .now_ms = 5000, .leader_epoch = -1, .entry = MPB_NO_REQUEST};
+    struct mpb_append_result result;
+    int64_t id = 0;
+    fixture_open(&f);
+    fixture_partition(&f, 0);
+    row = &f.core.partitions[0];
+    CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &plain).base_offset, 0);
+    CHECK_EQ(mpb_txn_verify(&f.log, 0, NULL, id, 0, MPB_NO_GUARD), 0);
+    while (row_of_table && mpb_producer_find(&f.core, row, id) != 1)
+        CHECK_EQ(mpb_txn_verify(&f.log, 0, NULL, ++id, 0, MPB_NO_GUARD), 0);
+    const struct batch_spec begun = in_transaction(id, 0, 8);
+    marker.producer_id = id;
+    CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &begun).base_offset, 2);
+    mpb_append_marker(&f.log, &FIX_OPTIONS, &marker, &result);
+    CHECK_EQ(result.base_offset, 4);
+    CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &plain).base_offset, 5);
+    CHECK_EQ(mpb_truncate(&f.log, 0, 5), 0);
+    CHECK(known_of(id).first == -1 && known_of(id).marker == 0 && known_of(id).coordinator == 4);
+    CHECK(now()->open_transactions == 0 && now()->lso == 5);
+    CHECK_EQ(mpb_truncate(&f.log, 0, 4), 0);
+    CHECK(known_of(id).first == 2 && known_of(id).marker == -1 && now()->open_transactions == 1 && now()->lso == 2);
+    CHECK_EQ(mpb_truncate(&f.log, 0, 2), 0);
+    CHECK(known_of(id).first == -1 && now()->open_transactions == 0 && now()->lso == 2);
+    fixture_close(&f);
+}
+
 int main(void)
 {
+    test_of_the_first(false);
+    test_of_the_first(true);
     for (size_t i = 0; i < sizeof SCRIPTS / sizeof *SCRIPTS; i++) {
         script = SCRIPTS[i];
         begin();
