@@ -43,6 +43,7 @@ def test_a_scan_goes_on_where_it_is_told_with_what_is_known_of_before(tmp_path):
         -1,
         -1,
     )
+    assert scanned(tmp_path, content, len(content)).next_offset == -1, "a place without an offset"
     from_front = scanned(tmp_path, content, 0, 99)
     assert from_front.next_offset == 53, "an offset without a place is none"
 
