@@ -183,3 +183,44 @@ def test_topics_that_there_is_no_row_for(memory):
     memory.small.memory[0][behind : behind + 8192] = b"\xff" * 8192
     struct.pack_into("<I", memory.small.memory[0], _native.LAYOUT["header.topics_high"], count + 5)
     assert _native.topics_changed(core, []) == [count - 1]
+
+
+def test_what_is_put_down_of_a_session():
+    """Each number in its place; of a time that is 0 nothing; the highest id is one like others."""
+    memory = Memory(fetch_sessions=4, session_units=8)
+    sessions = _native.FetchSessions(memory.core, 48)
+    made = sessions.create(1000, 10, 1, 0, 0)
+    assert sessions.read() == (1, 1, 0, 0, 0, b"")
+    for epoch, flags, number in ((2, 6, 7), ((1 << 32) - 1, 0, (1 << 64) - 1), (9, (1 << 32) - 1, 0)):
+        assert sessions.keep(epoch, flags, number, 2000) is None
+        assert sessions.hold(made) == _native.SESSION_HELD and sessions.read() == (epoch, flags, number, 0, 0, b"")
+    sessions.release()
+    row = next(row for row in range(4) if memory.read("fetch_sessions", row, 0, "<Q") >> 32 == made)
+    highest = (1 << 31) - 1
+    word = memory.read("fetch_sessions", row, 0, "<Q")
+    memory.write("fetch_sessions", row, 0, "<Q", 0)
+    memory.write("fetch_sessions", highest & 3, 0, "<Q", highest << 32)
+    assert word & 0xFFFFFFFF == 0, "nobody holds it"
+    assert sessions.hold(highest) == _native.SESSION_HELD and sessions.drop() is None
+    for gone in (highest, highest + 1, (1 << 32) - 1, made, 0):
+        assert sessions.hold(gone) == _native.SESSION_UNKNOWN
+    with pytest.raises(ValueError, match="no session is held"):
+        sessions.read()
+
+
+def test_a_successor_holds_no_session():
+    """What its predecessor held is dropped, and it may hold another."""
+    memory = Memory(fetch_sessions=4, session_units=8)
+    sessions = _native.FetchSessions(memory.core, 48)
+    held = sessions.create(1000, 10, 0, 0, 0)
+    assert sessions.recover() == 1 and sessions.recover() == 0
+    with pytest.raises(ValueError, match="no session is held"):
+        sessions.read()
+    assert sessions.hold(held) == _native.SESSION_UNKNOWN
+    other = sessions.create(1000, 10, 0, 0, 0)
+    with pytest.raises(ValueError, match="a session is held already"):
+        sessions.create(1000, 10, 0, 0, 0)
+    sessions.release()
+    assert sessions.recover() == 0 and sessions.hold(other) == _native.SESSION_HELD
+    sessions.drop()
+    assert sessions.hold(other) == _native.SESSION_UNKNOWN
