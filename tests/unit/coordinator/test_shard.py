@@ -2,7 +2,8 @@
 
 import pytest
 
-from mpbroker.coordinator.effects import Answer, Append, Now
+from mpbroker.coordinator.any_group import ModernGroup
+from mpbroker.coordinator.effects import Answer, Append, GroupRequest, Now
 from mpbroker.coordinator.environment import Environment
 from mpbroker.coordinator.group import Group, Member, Parked, State
 from mpbroker.coordinator.group_settings import GroupSettings
@@ -10,6 +11,8 @@ from mpbroker.coordinator.group_table import GroupRow
 from mpbroker.coordinator.responses import join_failed, sync_failed
 from mpbroker.coordinator.shard import Shard
 from mpbroker.errors import ErrorCode
+from mpbroker.protocol.api_keys import ApiKey
+from mpbroker.protocol.messages.heartbeat import HeartbeatRequest
 from tests.harness.group_world import MemoryTable, MemoryTopics
 
 AGAIN = ErrorCode.REBALANCE_IN_PROGRESS
@@ -119,3 +122,32 @@ def test_a_shard_that_is_closed_tells_whoever_waits_for_the_log(shard):
     assert told == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, False)] * 2 and not shard.is_open
     shard.appended(numbers[0], 0, Now(7, 8))
     assert len(told) == 2
+
+
+class Modern(ModernGroup):
+    """A group of the new protocol in which two requests wait."""
+
+    def close(self):
+        beat = HeartbeatRequest("n", 3, "m")
+        return [GroupRequest(token, ApiKey.HEARTBEAT, 3, beat, lane=lane) for token, lane in ((5, 0), (6, 1))]
+
+
+def test_whoever_waits_in_a_shard_that_is_closed_hears_so_and_nothing_is_kept(shard, member):
+    """By either protocol; and the counts are those of before."""
+    counts, table = shard.env.counts, shard.env.table
+    classic, modern = shard.create("c"), shard.add_group(Modern("n"))
+    classic.members["m"] = member
+    table.put_member("c", "m")
+    counts.members += 1
+    shard.park_join(member, Parked(1, 3, 0))
+    shard.park_sync(member, Parked(2, 3, 1))
+    for lane in (0, 1):
+        shard.env.count_parked(lane, 1)
+    shard.close(Now(1, 2))
+    code = ErrorCode.NOT_COORDINATOR
+    told = answers(shard)
+    assert told[:2] == [(1, join_failed(3, "m", code)), (2, sync_failed(code))]
+    assert [(token, message.error_code) for token, message in told[2:]] == [(5, code), (6, code)]
+    assert shard.groups == {} and modern.is_dead and classic.is_dead and classic.members == {}
+    assert (counts.groups, counts.members, counts.parked) == (0, 0, 0) and set(table.members) == set()
+    assert [shard.env._parked[lane] for lane in (0, 1)] == [0, 0]

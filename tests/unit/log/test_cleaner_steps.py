@@ -93,6 +93,27 @@ def test_what_may_be_undone_is_not_compacted(world, lso, until, ratio):
     assert world.dirt() is None
 
 
+@pytest.mark.parametrize(
+    ("first", "lso", "found"),
+    [
+        (10, 20, (10, 20, 200 / 300)),  # the segment that begins at the bound is not looked at
+        (10, 21, (10, 21, 500 / 600)),
+        (15, 12, None),  # nothing of the segment that is dirty may be compacted
+        (15, 15, None),
+        (15, 16, (15, 16, 200 / 300)),
+    ],
+)
+def test_what_is_dirty_ends_where_something_may_be_undone(world, first, lso, found):
+    world.state.lso, world.made._offsets = lso, {("t", 0): first}
+    assert world.dirt() == (None if found is None else (*found, False))
+
+
+def test_segments_without_a_byte_are_not_dirty(world):
+    """However overdue they are."""
+    world.segments = [segment._replace(log_bytes=0) for segment in world.segments]
+    assert world.dirt(max_compaction_lag_ms=1) is None
+
+
 @pytest.mark.parametrize(("lag_ms", "until"), [(0, 40), (1, 20), (5, 20), (6, 10), (-1, 40)])
 def test_from_the_first_segment_that_is_too_young_everything_stays(world, lag_ms, until):
     world.ages = {10: 5, 20: 0, 30: 9}
