@@ -5,10 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from mpbroker.config.load_config import load_broker_config
 from mpbroker.coordinator import shell as module
 from mpbroker.coordinator.effects import Answer, Append, GiveBack, GroupRequest, PassOn
 from mpbroker.coordinator.group_settings import GroupSettings, OwnSettings
 from mpbroker.coordinator.shell import REPAIR_RETRY_MS
+from mpbroker.coordinator.workbench import most_parked
 from mpbroker.errors import ErrorCode
 from mpbroker.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from tests.harness.noted_calls import Script
@@ -292,3 +294,30 @@ def test_nothing_unknown_is_nothing_to_wait_for():
     world.made._forget_gone(4)
     assert world.made._unsure == set()
     assert not {"groups.topic_deleted", "_take"} & {one[0] for one in world.done}
+
+
+def test_what_a_shell_is_made_with(monkeypatch):
+    """Of a processor's entries some stay free; counters are there before the topic of the offsets is."""
+    for name in (
+        "EntryAnswers",
+        "OffsetsLog",
+        "OffsetsLoader",
+        "UnknownTopics",
+        "TransactionShell",
+        "GroupCoordinator",
+    ):
+        monkeypatch.setattr(module, name, lambda *_, **__: Script([], ""))
+    monkeypatch.setattr(module, "Counting", lambda row: ("counting", row))
+    config = load_broker_config(overrides=["offsets.topic.num.partitions=7"], environ={}, cores=2)
+    core = SimpleNamespace(entry_count=24_000, processor_count=3, crash_point="crash point")
+    ctx = SimpleNamespace(core=core, config=config, process_row="row", log="log", boot_secret=b"s" * 16)
+    metadata = Script([], "", topics=list, topic=lambda name: None)
+    made = module.Shell(ctx, "port", None, None, metadata, "table")
+    assert made._settings == GroupSettings.of(config, 8000) and made._settings.max_parked == most_parked(8000)
+    assert made._settings.partitions == 7 and made._counting == ("counting", "row")
+    assert (made._is_carrying, made._is_in_cluster, made._unrepaired, made._crash_point) == (
+        False,
+        False,
+        [],
+        "crash point",
+    )
