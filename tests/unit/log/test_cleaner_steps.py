@@ -275,3 +275,28 @@ def test_a_checkpoint_that_cannot_be_written_is_said(world, monkeypatch):
     made.take_in(world.partition(), 12)
     assert world.told == [("checkpoint_not_written", 28, {"file": "cleaner-offset-checkpoint"})]
     assert made._offsets == {("t", 0): 12}
+
+
+@pytest.mark.parametrize("stops_after", [None, 0, 2])
+def test_who_is_ahead_of_its_pace_sleeps_in_short_pieces(monkeypatch, stops_after):
+    """So that the broker's end is noticed soon."""
+    slept, now_s = [], [50.0]
+
+    def sleep(seconds):
+        slept.append(seconds)
+        now_s[0] += seconds
+
+    monkeypatch.setattr(log_cleaner, "time", SimpleNamespace(monotonic=lambda: now_s[0], sleep=sleep))
+    pace = log_cleaner.Pace(1000.0, lambda: len(slept) == stops_after)
+    if stops_after is not None:
+        with pytest.raises(Stopped):
+            pace(250)
+        assert len(slept) == stops_after
+        return
+    pace(250)
+    assert slept == pytest.approx([0.1, 0.1, 0.05])
+    now_s[0] += 0.3
+    pace(300)
+    assert len(slept) == 3, "it was behind"
+    pace(50)
+    assert slept[3:] == pytest.approx([0.05])
