@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from mpbroker.log import log_cleaner
 from mpbroker.log.log_cleaner import Dirt, LogCleaner
 from tests.unit.log.log_world import LogWorld
 
@@ -63,3 +64,18 @@ def test_cleaners_of_several_directories_take_turns(world, fails):
     assert turns.taken == ["taken", *works, "given back"] and rung == [turns.taken]
     ended = cleaner._ended.get_nowait()
     assert (ended.reason, ended.again) == ("[Errno 24] no descriptors", True) if fails else ended == "ended"
+
+
+def test_a_thread_that_is_broken_ends_the_process_and_not_as_one_that_stops(world, monkeypatch):
+    """Another one takes over, and goes by what is on disk."""
+    codes, turns, rung = [], Turns(), []
+
+    def leave(code):
+        codes.append(code)
+        raise SystemExit
+
+    monkeypatch.setattr(log_cleaner.os, "_exit", leave)
+    cleaner = LogCleaner(world.keeper(cleaning=turns), lambda *_: None, object, lambda: rung.append(1))
+    with pytest.raises(SystemExit):
+        cleaner._work(lambda: 1 // 0, Dirt(world.create(), 0, 1, 1.0, False), None, 1.0)
+    assert codes == [1] and rung == turns.taken == [] and cleaner._ended.empty()
