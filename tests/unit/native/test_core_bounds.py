@@ -213,6 +213,7 @@ def test_a_successor_holds_no_session():
     memory = Memory(fetch_sessions=4, session_units=8)
     sessions = _native.FetchSessions(memory.core, 48)
     held = sessions.create(1000, 10, 0, 0, 0)
+    assert [_native.FetchSessions(memory.core, slot).recover() for slot in (0, 47, 49)] == [0, 0, 0], "others' slots"
     assert sessions.recover() == 1 and sessions.recover() == 0
     with pytest.raises(ValueError, match="no session is held"):
         sessions.read()
