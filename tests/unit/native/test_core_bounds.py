@@ -178,11 +178,13 @@ def test_a_wake_that_was_meant_for_a_request_is_passed_on(memory):
 def test_topics_that_there_is_no_row_for(memory):
     """However many rows are said to have been used, whatever stands behind the last one."""
     core, count = memory.core, _native.topic_count(memory.core)
+    _native.topic_write(core, 0, 1, bytes(range(16)), "t", 1, 0, b"", 1)
+    assert _native.topics_changed(core, []) == [], "none was said to be used"
     _native.topic_write(core, count - 1, 1, bytes(range(16)), "t", 1, 0, b"", 1)
     behind = memory.place("topics", count)
     memory.small.memory[0][behind : behind + 8192] = b"\xff" * 8192
     struct.pack_into("<I", memory.small.memory[0], _native.LAYOUT["header.topics_high"], count + 5)
-    assert _native.topics_changed(core, []) == [count - 1]
+    assert _native.topics_changed(core, []) == [0, count - 1]
 
 
 def test_what_is_put_down_of_a_session():
