@@ -169,7 +169,7 @@ static void test_a_file_that_is_gone(void)
 }
 
 static struct fixture *being_deleted;
-static struct mpb_log deleter; /* of the controller */
+static struct mpb_log other; /* of another process */
 
 static int delete_meanwhile(enum mpb_io_call call, size_t *limit)
 {
@@ -177,7 +177,7 @@ static int delete_meanwhile(enum mpb_io_call call, size_t *limit)
     if (call != MPB_IO_SYNC)
         return 0;
     mpb_io_fault = NULL;
-    CHECK_EQ(mpb_partition_set_flags(&deleter, 0, MPB_PART_DELETED, MPB_PART_EXISTS | MPB_PART_ONLINE), 0);
+    CHECK_EQ(mpb_partition_set_flags(&other, 0, MPB_PART_DELETED, MPB_PART_EXISTS | MPB_PART_ONLINE), 0);
     CHECK_EQ(renameat(being_deleted->log.dir_fd[0], "t-0", being_deleted->log.dir_fd[0], "t-0.x-delete"), 0);
     return 0;
 }
@@ -190,14 +190,60 @@ static void test_a_deletion_overtakes_a_flush(void)
     begin(&f);
     append(&f, 0, 2);
     being_deleted = &f;
-    fixture_handle(&f, &deleter, MPB_SLOT_HANDLERS + 1);
+    fixture_handle(&f, &other, MPB_SLOT_HANDLERS + 1);
     mpb_io_fault = delete_meanwhile;
     CHECK_EQ(mpb_log_flush(&f.log, 0, &flushed), MPB_ERR_UNKNOWN_TOPIC_OR_PARTITION);
     CHECK(mpb_io_fault == NULL && mpb_log_dir_online(&f.core, 0));
     const struct fixture_holder holder = fixture_hold(&f, 0); /* the flush has let go */
     fixture_let_go(&holder);
-    mpb_log_close(&deleter);
+    mpb_log_close(&other);
     end(&f);
+}
+
+static int truncate_meanwhile(enum mpb_io_call call, size_t *limit)
+{
+    (void)limit;
+    if (call != MPB_IO_SYNC || ++syncs != fail_at)
+        return 0;
+    mpb_io_fault = NULL;
+    CHECK_EQ(mpb_truncate(&other, 0, 1), 0);
+    for (int64_t end = 1; end < 4; end++)
+        CHECK_EQ(append_batch(&other, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &PLAIN).base_offset, end);
+    return 0;
+}
+
+/* The log is cut, and others append, at each sync of a flush: what they appended does not count as flushed, and a segment
+ * that was taken away before it was synced is no fault of the disk. */
+static void test_a_truncation_overtakes_a_flush(int rolls)
+{
+    struct fixture f;
+    int64_t flushed;
+    for (int at = 1, overtaken = 1; overtaken; at++) {
+        begin(&f);
+        append(&f, 0, 2);
+        CHECK_EQ(mpb_log_flush(&f.log, 0, &flushed), 0);
+        for (int i = 0; i < 3; i++) {
+            if (i < rolls)
+                CHECK_EQ(mpb_roll(&f.log, 0, 2000), 0);
+            append(&f, 0, 1);
+        }
+        mpb_segment_close_all(&f.log); /* a file is opened when its turn comes */
+        fixture_handle(&f, &other, MPB_SLOT_HANDLERS + 1);
+        syncs = 0;
+        fail_at = at;
+        mpb_io_fault = truncate_meanwhile;
+        CHECK_EQ(mpb_log_flush(&f.log, 0, &flushed), 0);
+        overtaken = mpb_io_fault == NULL;
+        CHECK_EQ(flushed, overtaken ? 1 : 5);
+        CHECK_EQ(mpb_load_relaxed(&f.core.partitions[0].flushed_offset), flushed);
+        CHECK(mpb_log_dir_online(&f.core, 0));
+        CHECK_EQ(mpb_log_flush(&f.log, 0, &flushed), 0); /* it makes up for what is missing */
+        CHECK_EQ(flushed, overtaken ? 4 : 5);
+        if (!overtaken)
+            CHECK_EQ(syncs, rolls == 0 ? 1 : 3 * rolls + 1 + 1);
+        mpb_log_close(&other);
+        end(&f);
+    }
 }
 
 /* A transaction in partition 0 that is aborted, or committed. */
@@ -253,6 +299,8 @@ int main(void)
     test_truncation_and_recovery();
     test_a_file_that_is_gone();
     test_a_deletion_overtakes_a_flush();
+    for (int rolls = 0; rolls <= 3; rolls++)
+        test_a_truncation_overtakes_a_flush(rolls);
     test_aborted_transactions();
     printf("log_flush: %lu checks\n", checks_made);
     return 0;
