@@ -12,7 +12,7 @@ from mpbroker.config.load_config import load_broker_config
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.describe_cluster import DescribeClusterRequest
-from mpbroker.server import request_handler
+from mpbroker.server import dispatch, request_handler
 from mpbroker.server.api_table import API_TABLE
 from mpbroker.server.apis import ApiTable
 from mpbroker.server.request_handler import work
@@ -107,6 +107,18 @@ def test_a_request_that_fails_after_its_answer_is_named_as_such(broker):
     context.fail(request, RuntimeError("late"))
     assert told == [("request_failed", "answered RuntimeError")]
     assert len(broker.collect()) == 1
+
+
+@pytest.mark.parametrize("outcome", [None, 7, b"\0\0\0\4", object()])
+def test_what_is_no_answer_is_an_error_of_its_request_alone(broker, monkeypatch, outcome):
+    """Of the kinds of answers each has a function of its own; there is none for anything else."""
+    broker.create_topic("t")
+    table = SimpleNamespace(get=lambda key: msgspec.structs.replace(API_TABLE.get(key), handle=lambda *_: outcome))
+    with monkeypatch.context() as patch:
+        patch.setattr(dispatch, "API_TABLE", table)
+        assert part(broker.call(produce(records=batch(b"a")), 7)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert broker.core.row(SLOT_HANDLERS).counter(Counter.HANDLER_EXCEPTIONS) == 1
+    assert part(broker.call(produce(records=batch(b"a")), 7)).error_code == 0
 
 
 def test_where_not_even_the_error_can_be_written_the_connection_is_closed(broker, monkeypatch):
