@@ -1,9 +1,9 @@
 """The processor: reads requests from its connections and sends the answers. Each data listener has some processor
 processes; the control plane's listener has one (KIP-291).
 
-A turn of its loop has six steps, in Kafka's order: send answers; serve what waited for room; take at most 20 new
-connections; read one request from each readable connection; housekeeping; wait. What is ordinary in that happens in
-native code (native/network/network_turn.h), which reports everything else as events for this loop to decide.
+A turn of its loop has six steps: send answers; serve what waited for room; take at most 20 new connections; read one
+request from each readable connection; housekeeping; wait. That is not Kafka's order (ADR 12). What is ordinary in it
+happens in native code (native/network/network_turn.h), which reports everything else as events for this loop to decide.
 
 A processor never waits for a handler. If a request finds its plane full, it is parked, and no other is read until it
 has found room; answers are sent all the while. If serving one connection raises an unexpected exception, that
@@ -151,7 +151,8 @@ class Processor:
         drain_eventfd(self._eventfd)
 
     def turn(self, timeout_ms: int, more_turns: int = 0) -> None:
-        """One turn of the loop, in Kafka's order; `_wait` then makes at most `more_turns` ordinary ones natively."""
+        """One turn of the loop; answers go before new connections (ADR 12). `_wait` then makes at most `more_turns`
+        ordinary ones natively."""
         answered = self._send_answers()
         self._serve_waiting()
         self._take_new_connections()

@@ -2,7 +2,7 @@
  * the request ring. Everything else (a connection to close, a frame for the arena, no room for a request) is reported as
  * an event, and Python decides. Runs in processors only.
  *
- * A turn keeps Kafka's order: answers, then new connections (which Python takes), then one frame of each connection.
+ * A turn's order (ADR 12): answers, then new connections (which Python takes), then one frame of each connection.
  *
  * For a small request, sending costs more than everything else together. If the next request of a connection is here
  * already and the processor is busy, it holds the answer back and sends it together with the following ones: at most
