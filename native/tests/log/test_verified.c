@@ -244,13 +244,8 @@ static void an_empty_segment_has_none(void)
     CHECK(mpb_log_dir_online(&f.core, 0) && counted(&f, MPB_C_LOG_IO_ERRORS) == 0);
 }
 
-/* The epochs of a log's batches, from the one that holds an offset on: the first of each, as many as there is room for. */
-static void epochs_are_scanned(void)
+static void thirty_batches(int64_t base[30], int32_t epoch[30])
 {
-    struct mpb_epoch_start found[8], want[8];
-    int64_t base[30];
-    int32_t epoch[30];
-    uint32_t count;
     fixture_open(&f);
     fixture_replicate(&f);
     fixture_partition(&f, 0);
@@ -268,6 +263,16 @@ static void epochs_are_scanned(void)
     int fd = mpb_segment_fd(&f.log, row(), now(), 0, MPB_FILE_LOG);
     epoch[0] = -1; /* of a leader that knew of no epochs; no checksum covers it */
     CHECK_EQ(pwrite(fd, &epoch[0], 4, MPB_BATCH_LEADER_EPOCH), 4);
+}
+
+/* The epochs of a log's batches, from the one that holds an offset on: the first of each, as many as there is room for. */
+static void epochs_are_scanned(void)
+{
+    struct mpb_epoch_start found[8], want[8];
+    int64_t base[30];
+    int32_t epoch[30];
+    uint32_t count;
+    thirty_batches(base, epoch);
     CHECK_EQ(mpb_partition_lock(&f.log, 0), 0);
     for (int64_t offset = 0; offset < now()->leo; offset++) {
         uint32_t wanted = 0;
@@ -284,6 +289,21 @@ static void epochs_are_scanned(void)
         }
     }
     CHECK(mpb_epoch_scan(&f.log, 0, now()->leo, found, 8, &count) == 0 && count == 0);
+    mpb_partition_unlock(&f.log, 0);
+    segments_before_are_not_needed();
+    an_empty_segment_has_none();
+    fixture_close(&f);
+}
+
+/* Behind an empty segment it is looked on; of what cannot be read nothing is known. */
+static void epochs_beyond_what_is_empty_or_cannot_be_read(void)
+{
+    struct mpb_epoch_start found[8];
+    int64_t base[30];
+    int32_t epoch[30];
+    uint32_t count;
+    thirty_batches(base, epoch);
+    CHECK_EQ(mpb_partition_lock(&f.log, 0), 0);
     uint32_t of_all;
     CHECK_EQ(mpb_epoch_scan(&f.log, 0, 2, found, 8, &of_all), 0);
     mpb_segment_close_all(&f.log);
@@ -304,8 +324,6 @@ static void epochs_are_scanned(void)
     CHECK_EQ(ftruncate(mpb_segment_fd(&f.log, row(), now(), 0, MPB_FILE_LOG), 0), 0);
     CHECK(mpb_epoch_scan(&f.log, 0, 0, found, 8, &count) == 0 && count > 1 && found[0].offset == base[9]);
     mpb_partition_unlock(&f.log, 0);
-    segments_before_are_not_needed();
-    an_empty_segment_has_none();
     fixture_close(&f);
 }
 
@@ -340,6 +358,7 @@ int main(void)
     at_the_front();
     cut_at_the_front();
     epochs_are_scanned();
+    epochs_beyond_what_is_empty_or_cannot_be_read();
     batches();
     markers();
     restored();
