@@ -149,6 +149,17 @@ def test_sentences_compare_variants_and_phases():
     assert any("coordinated omission" in sentence for sentence in result.verdicts)
 
 
+def test_a_generator_that_gave_out_is_told_in_the_answer_and_in_the_sentences():
+    row = {"variant": "slow", "repeat": 1, "phase": "flood", "group": "light", "process": 0, "cpu_share": 0.93}
+    row |= {"send_late_p99_us": 12_800.0, "late": True, "gave_out": True}
+    load = pa.Table.from_pylist([row], SCHEMA)
+    result, without = findings(TWO_VARIANTS, _clients(), load), findings(TWO_VARIANTS, _clients(), NO_LOAD)
+    assert result.verdicts[1:] == without.verdicts and result.answer[:-1] == without.answer
+    assert result.verdicts[0] == result.answer[-1]
+    assert result.verdicts[0].startswith("The load generator gave out: “slow”, light, in “flood”; at worst")
+    assert result.tables["generator_load"] is load
+
+
 def test_colour_is_the_phase_and_dash_the_variant():
     """The same in every figure; bars go phase by phase."""
     figures = {figure.name: figure.spec["data"] for figure in findings(TWO_VARIANTS, _clients(), NO_LOAD).figures}
