@@ -2,12 +2,16 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from mpbroker.analysis.engine.engines.choose_engine import choose_engine
 from mpbroker.analysis.engine.input.trace_input import TraceInput, open_input
+from mpbroker.analysis.engine.mathematics.distribution import NOTHING
+from mpbroker.analysis.engine.mathematics.steady_state import SteadyState
+from mpbroker.analysis.engine.running.phases import Phase
 from mpbroker.analysis.engine.running.study import StudyParameters
-from mpbroker.analysis.studies.throughput import STUDY, _phase_verdict
+from mpbroker.analysis.studies.throughput import _SUMS, STUDY, Stretch, _phase_row, _phase_verdict
 from tests.harness import gauges
 from tests.harness.event_model import Scenario
 from tests.harness.event_trace import Marker, TraceOptions
@@ -72,7 +76,20 @@ def test_a_warm_up_is_cut(tmp_path):
         given = STUDY.run(engine, StudyParameters(window_ms=200, warmup_ms=3000)).tables["phases"].to_pylist()[0]
     assert cut["steady"] and 1000 <= cut["steady_from_ms"] - cut["from_ms"] <= 2500
     assert cut["requests_per_s"] == pytest.approx(1000, rel=0.06)
-    assert 3000 <= given["steady_from_ms"] - given["from_ms"] <= 3400
+    assert 3000 <= given["steady_from_ms"] - given["from_ms"] <= 3400 and given["warm_up_s"] == 3.0
+
+
+@pytest.mark.parametrize(
+    ("first", "reason", "warm_up_s"), [(0, "", 0.0), (2, "", 0.4), (2, "it drifts", 0.0)], ids=["none", "cut", "drift"]
+)
+def test_a_warm_up_is_as_long_as_the_windows_that_were_cut(first, reason, warm_up_s):
+    """The phase begins 150 ms before its first whole window: no part of a warm-up."""
+    at = np.arange(400, 2400, 200)
+    sums = dict.fromkeys(_SUMS, np.ones(len(at), np.int64))
+    steady = SteadyState(first, len(at), 0.0, reason)
+    phase = Phase("calm", 250_000_000, 2_450_000_000)
+    row = _phase_row(Stretch("r", "", phase, at, sums, [NOTHING] * len(at), sums["n"], steady), 200)
+    assert (row["warm_up_s"], row["from_ms"], row["steady_from_ms"]) == (warm_up_s, 250, 400 + 200 * first)
 
 
 def test_gauges_give_utilisation_and_full_rings(tmp_path, monkeypatch):
