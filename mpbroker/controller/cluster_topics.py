@@ -66,7 +66,7 @@ class ClusterTopics:
         self._logs.know({ordinal: who.log_dir for ordinal, who in held.items()})
         for topic_id in live.keys() | shown.keys():
             if topic_id not in self.context.by_id:
-                self._forget(topic_id, shown.pop(topic_id, None), live.get(topic_id, {}))
+                self._forget(topic_id, shown.pop(topic_id, None), live.get(topic_id, {}), STRAY_SUFFIX)
         to_load: list[PartitionToLoad] = []
         for topic in topics:
             if not self._take_topic_row(topic, live.get(topic.id, {}), shown.get(topic.id)):
@@ -197,10 +197,12 @@ class ClusterTopics:
         if topic is None:
             return
         self.context.remove(topic)
-        self._forget(topic_id, topic.row, dict(enumerate(topic.ordinals)))
+        self._forget(topic_id, topic.row, dict(enumerate(topic.ordinals)), DELETE_SUFFIX)
         self._log.info("topic_deleted", topic=topic.name, id=topic.id.hex(), partitions=len(topic.replicas))
 
-    def _forget(self, topic_id: bytes, row: int | None, ordinals: dict[int, int]) -> None:
+    def _forget(self, topic_id: bytes, row: int | None, ordinals: dict[int, int], suffix: str) -> None:
+        """`suffix`: who was told that the topic was deleted has its logs removed; a store read anew that does not name
+        it may be an older one, so that they are set aside."""
         if row is not None:
             self._snapshot.retire(row)
         self._crash_point("agent.topic_hidden")
@@ -209,7 +211,10 @@ class ClusterTopics:
             assignment_clear(self._core, ordinal)
             self._logs.hide(ordinal)
             if name:
-                self._retire(name, topic_id, DELETE_SUFFIX)
+                self._retire(name, topic_id, suffix)
+            if name and suffix == STRAY_SUFFIX:
+                self._count("stray_directories")
+                self._log.warning("stray_set_aside", directory=name, renamed=suffix)
             self._crash_point("agent.partition_forgotten")
         self._rows.release(list(ordinals.values()))
         if row is not None:

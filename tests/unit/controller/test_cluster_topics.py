@@ -201,11 +201,12 @@ def test_a_successor_takes_the_rows_as_they_are_and_forgets_what_is_gone(world, 
     assert world.did("retire row", "hide", "retire", "sync", "release", "release row") == [
         ("retire row", 8),
         ("hide", 7),
-        ("retire", "old-0", ID_2, DELETE_SUFFIX),
+        ("retire", "old-0", ID_2, STRAY_SUFFIX),
         ("sync",),
         ("release", [7]),
         ("release row", 8),
-    ]
+    ], "a store that is read anew may be an older one: nothing is removed"
+    assert (world.said, world.counted) == (["stray_set_aside"], ["stray_directories"])
     assert not world.did("load", "absent")
 
 
