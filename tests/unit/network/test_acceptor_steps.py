@@ -141,6 +141,7 @@ def test_nobody_is_accepted_before_all_serve_and_a_process_ends_when_asked(world
     assert len(waits) == 3 and waits[0] == ("sleep", START_POLL_S) and waits[0] < waits[1] < waits[2]
     assert waits[2][1] <= MAX_START_POLL_S and world.done[0] == "running"
     assert world.done[-4:] == [("turn", POLL_MS), ("turn", POLL_MS), ProcessState.STOPPING, "close"]
+    assert POLL_MS == 500, "Kafka's"
 
 
 def test_who_waits_for_long_looks_less_often(world):

@@ -369,15 +369,16 @@ def test_an_answer_for_a_closed_connection_is_dropped(make):
 
 
 def test_idle_and_standing_connections_are_closed(make):
-    setting = make("connections.max.idle.ms=300", "mpbroker.frame.timeout.ms=100")
+    setting = make("connections.max.idle.ms=30000", "mpbroker.frame.timeout.ms=10000")
     idle, standing = setting.connect(), setting.connect()
     standing.send(b"\x00\x00\x01\x00partly")
     setting.turns()
-    time.sleep(0.15)
+    of_idle, of_standing = setting.processor._by_fd.values()
+    of_standing.frame_started_ns -= 10_000_000_001
     setting.processor._housekeeping_ns = 0
     setting.turns()
     assert is_closed(standing) and setting.row.connections == 1 and setting.counter("frames_timed_out") == 1
-    time.sleep(0.2)
+    of_idle.last_active_ns -= 30_000_000_001
     setting.processor._housekeeping_ns = 0
     setting.turns()
     assert is_closed(idle) and setting.counter("connections_idle") == 1

@@ -120,18 +120,21 @@ class Recorded:
 
 
 def test_a_turn_goes_answers_new_connections_receives_poll(world):
-    """Kafka's order: answers leave before anything new is read."""
+    """Answers leave before anything new is read, and what waited for room is served before what is new."""
     order, processor = [], world.processor
-    configure = processor._configure_new_connections
     processor._native_turn = Recorded(processor._native_turn, order)
-    processor._configure_new_connections = lambda: (order.append("new connections"), configure())
+    for name, part in (
+        ("_serve_waiting", "waiting"), ("_configure_new_connections", "new connections"), ("_keep_house", "house"),
+    ):  # fmt: skip
+        done = getattr(processor, name)
+        setattr(processor, name, lambda done=done, part=part: (order.append(part), done()))
     (client,) = world.connect()
     client.sendall(api_versions(1))
     world.turns(4)
     turns = [turn.strip(",").split(",") for turn in ",".join(order).split("poll")][:-1]
     assert len(turns) == 4
-    assert turns[0] == ["answer", "new connections", "receive"]
-    assert all(turn == turns[0] or turn == ["answer", "receive"] for turn in turns)
+    assert turns[0] == ["answer", "waiting", "new connections", "receive", "house"]
+    assert all(turn == turns[0] or turn == ["answer", "waiting", "receive", "house"] for turn in turns)
 
 
 def test_answers_of_one_turn_are_limited(world):
