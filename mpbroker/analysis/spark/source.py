@@ -11,8 +11,9 @@ cannot prune those of a Python source. Columns of compacted files (`queue_ticks`
 There is no pushFilters, on purpose: in Spark 4.1 to 4.3 a filter pushed into a Python source stays with the DataFrame,
 and later queries silently give wrong rows (tests/unit/analysis/spark/test_push_filters.py fails when that is mended).
 
-Planning runs beside the driver, reading in Spark's Python workers; nothing is written. A stream gives each record once,
-a trace that is being written included; epoch times of a stream use the clock samples there are when a batch is planned.
+Planning runs beside the driver, reading in Spark's Python workers; nothing is written. What a damaged file has that
+cannot be believed is left out, with a warning where the read is planned. A stream gives each record once, a trace that
+is being written included; epoch times of a stream use the clock samples there are when a batch is planned.
 """
 
 from collections.abc import Iterable, Iterator

@@ -4,6 +4,7 @@ Runs wherever Spark plans a Python data source: beside the driver, or in a Conne
 """
 
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -117,7 +118,8 @@ def _kinds(options: Mapping[str, str]) -> tuple[int, ...]:
 
 
 def open_paths(options: SourceOptions) -> TraceInput:
-    """The raw trace that the options name."""
+    """The raw trace that the options name. A warning tells of each damaged file, unless `asks` are of an engine, which
+    tells it with its results."""
     rows = options.rows
     trace = open_input(options.paths, brokers=rows.brokers, apis=rows.apis, from_ns=rows.from_ns, to_ns=rows.to_ns)
     if trace.parquet:
@@ -125,6 +127,9 @@ def open_paths(options: SourceOptions) -> TraceInput:
             f"{trace.parquet[0]} is a compacted trace: read it with mpbroker.analysis.spark.frames.requests, "
             "or its files with spark.read.parquet"
         )
+    if not options.asks:
+        for sentence in trace.loss.sentences[: trace.loss.damaged_files]:
+            warnings.warn(sentence, stacklevel=2)
     return trace
 
 

@@ -1,7 +1,11 @@
 """Options of the data source, and which pieces of which segments a read covers."""
 
+import shutil
+import warnings
+
 import pytest
 
+from mpbroker.analysis.engine.engines.engine import Ask
 from mpbroker.analysis.engine.input.decode import RowFilter
 from mpbroker.analysis.spark import source_plan
 from mpbroker.analysis.spark.source_plan import OptionError, Piece, cut, open_paths, parse_options, pieces, shared_out
@@ -72,6 +76,30 @@ def test_a_compacted_trace_is_not_for_this_source(trace, monkeypatch):
         OptionError, match=r"is a compacted trace: read it with mpbroker.analysis.spark.frames.requests"
     ):
         open_paths(parse_options({"path": str(trace)}))
+
+
+def test_a_damaged_file_is_left_out_with_a_warning(trace, tmp_path):
+    """Not twice: an engine, which asks for tables, tells it with them."""
+    for path in sorted((trace / "a").glob("*.mpt"))[:2]:
+        shutil.copy(path, tmp_path)
+    _whole, damaged = sorted(tmp_path.glob("*.mpt"))
+    options = parse_options({"path": str(tmp_path)})
+
+    def planned(of):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            found = [(piece.info.path, piece.records) for piece in pieces(open_paths(of), of)]
+        return found, [str(one.message) for one in told]
+
+    everything, told = planned(options)
+    assert len(everything) == 2 and told == []
+    data = bytearray(damaged.read_bytes())
+    data[5000] ^= 4
+    damaged.write_bytes(data)
+    left, told = planned(options)
+    assert left == [one for one in everything if one[0] != damaged]
+    assert told == [f"{damaged}: its records are not those it was closed with; none of them is counted"]
+    assert planned(options._replace(asks=(Ask("rollup", 1000),))) == (left, [])
 
 
 def test_a_large_segment_is_cut_into_equal_pieces(monkeypatch):
