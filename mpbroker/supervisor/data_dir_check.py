@@ -4,11 +4,13 @@ A broker that starts on a directory whose metadata is missing, foreign or anothe
 would serve nothing and write beside them; so it does not start, and says what to do. Everything here only reads.
 """
 
+import errno
 import os
 from typing import Final
 
 from mpbroker.errors import ConfigError
 from mpbroker.log import data_dir, partition_directory
+from mpbroker.log.unusable import unusable
 from mpbroker.metadata.keys import STORE_FILE
 from mpbroker.metadata.topic_names import CLUSTER_METADATA_TOPIC
 
@@ -21,6 +23,7 @@ def check(path: str, shared_store: str | None = None) -> None:
     cluster's store, empty if that is elsewhere; None: the broker is by itself."""
     if not os.path.isdir(path):
         return
+    _check_rights(path)
     has_store = os.path.exists(os.path.join(path, STORE_FILE))
     if not has_store and os.path.isdir(os.path.join(path, f"{CLUSTER_METADATA_TOPIC}-0")):
         raise _refusal(path, "is a data directory of Apache Kafka", _ADOPT)
@@ -42,6 +45,16 @@ def check(path: str, shared_store: str | None = None) -> None:
         )
     if records:
         _check_store(path, records)
+
+
+def _check_rights(path: str) -> None:
+    """Asked first: where nothing can be written, SQLite cannot open a store, which then looks damaged."""
+    usual = os.R_OK | os.W_OK
+    files = (os.path.join(path, name) for name in (data_dir.LOCK_FILE, STORE_FILE))
+    for place, rights in ((path, usual | os.X_OK), *((file, usual) for file in files)):
+        if not os.access(place, rights, effective_ids=True) and os.path.exists(place):
+            is_read_only = os.statvfs(path).f_flag & os.ST_RDONLY
+            raise unusable(place, OSError(errno.EROFS if is_read_only else errno.EACCES, "no"), KEY)
 
 
 def _check_of_cluster(path: str, shared_store: str, records: str) -> None:

@@ -18,6 +18,7 @@ for package in (mpbroker.supervisor, mpbroker.cli):
             importlib.import_module(f"{package.__name__}.{module.name}")
         except ImportError:
             pass
+import mpbroker.metadata.store_peek
 import argparse, encodings.ascii, encodings.idna, encodings.unicode_escape, json, pwd, socket, traceback
 os.chdir(sys.argv[2])
 os.setgroups([])

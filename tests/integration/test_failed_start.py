@@ -12,6 +12,7 @@ import pytest
 
 from tests.harness.broker import Broker
 from tests.harness.other_user import NOBODY, run_as
+from tests.integration.test_data_directory import fill
 
 
 def _start(path, *words, listener="PLAINTEXT://127.0.0.1:0"):
@@ -114,6 +115,50 @@ def test_a_directory_of_another_user_names_both(in_the_open, mode):
         in sentence
     )
     assert "start as that user" in sentence and list(in_the_open.iterdir()) == []
+
+
+def _refused_to_nobody(path):
+    """What a start by another user is told, in a sentence; nothing was changed."""
+    before = {each: each.lstat().st_mtime_ns for each in path.rglob("*")}
+    found = run_as(NOBODY, "start", "--data-dir", str(path), "--listener", "PLAINTEXT://127.0.0.1:0")
+    assert found.returncode == 2 and "Traceback" not in found.stderr, found.stderr
+    assert {each: each.lstat().st_mtime_ns for each in path.rglob("*")} == before
+    return found.stderr.splitlines()[-1]
+
+
+def test_a_directory_with_records_of_another_user_names_both_and_is_not_called_damaged(in_the_open):
+    """SQLite cannot open a store in a directory where it may make no file: that is no damage."""
+    broker = Broker(in_the_open)
+    with broker:
+        fill(broker, "orders")
+    nobody = f"cannot be written by user nobody (uid {NOBODY}); it belongs to user root (uid 0), mode"
+    remedy = "start as that user, give the directory to this one (chown), or name another directory (log.dirs)"
+    for mode in (0o755, 0o700):
+        broker.data_dir.chmod(mode)
+        sentence = _refused_to_nobody(broker.data_dir)
+        assert sentence == f"mpbroker: {broker.data_dir} {nobody} {mode:04o}: {remedy}"
+    broker.data_dir.chmod(0o755)
+    os.chown(broker.data_dir, NOBODY, NOBODY)
+    for name in (".lock", "metadata.db"):  # as `chown` without -R leaves it
+        assert _refused_to_nobody(broker.data_dir) == f"mpbroker: {broker.data_dir / name} {nobody} 0644: {remedy}"
+        os.chown(broker.data_dir / name, NOBODY, NOBODY)
+
+
+def test_records_on_a_disk_that_is_read_only_are_not_called_damaged(tmp_path):
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", tmp_path], capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        broker = Broker(tmp_path)
+        with broker:
+            fill(broker, "orders")
+        subprocess.run(["mount", "-o", "remount,ro", tmp_path], check=True)
+        found = _start(broker.data_dir)
+    finally:
+        subprocess.run(["umount", "-l", tmp_path], check=True)
+    assert found.returncode == 2 and found.stderr.splitlines()[-1] == (
+        f"mpbroker: {broker.data_dir} is on a read-only file system: "
+        "mount it for writing, or name another directory (log.dirs)"
+    )
 
 
 @pytest.mark.parametrize(("listener", "warns"), [("PLAINTEXT://:0", True), ("PLAINTEXT://127.0.0.1:0", False)])

@@ -1,11 +1,12 @@
 """Whose a directory is: what holds records, and what a further log directory is refused for."""
 
+import os
 from types import SimpleNamespace
 
 import pytest
 
 from mpbroker.errors import ConfigError
-from mpbroker.log import data_dir
+from mpbroker.log import data_dir, unusable
 from mpbroker.metadata import store_peek
 from mpbroker.metadata.store_peek import STORE_FILE
 from mpbroker.supervisor import data_dir_check, further_directories
@@ -137,3 +138,57 @@ def test_a_store_that_cannot_be_read_is_said_to_be_damaged(tmp_path, monkeypatch
     monkeypatch.setattr(store_peek, "peek", peek)
     with pytest.raises(ConfigError, match=r"has a damaged store \(file is not a database\): put a copy"):
         data_dir_check._check_store(str(tmp_path), "t-0")
+
+
+DENIED = "cannot be written by user alice; it belongs to user bob, mode 07"
+READ_ONLY = "is on a read-only file system: mount it for writing"
+
+
+@pytest.mark.parametrize(
+    ("where", "right", "flags", "said"),
+    [
+        ("", os.R_OK, 0, DENIED),
+        ("", os.W_OK, 0, DENIED),
+        ("", os.X_OK, 0, DENIED),
+        (".lock", os.R_OK, 0, DENIED),
+        (".lock", os.W_OK, 0, DENIED),
+        (STORE_FILE, os.R_OK, 0, DENIED),
+        (STORE_FILE, os.W_OK, 0, DENIED),
+        ("", os.W_OK, os.ST_RDONLY, READ_ONLY),
+        (".lock", os.X_OK, 0, None),
+        (STORE_FILE, os.X_OK, 0, None),
+        ("another", os.W_OK, 0, None),
+    ],
+)
+def test_where_this_user_may_not_write_nothing_is_called_damaged(tmp_path, monkeypatch, where, right, flags, said):
+    """One right is missing at one place. Root, as which tests run, has them all."""
+    for name in (".lock", STORE_FILE, "another"):
+        (tmp_path / name).touch(0o700)
+    tmp_path.chmod(0o700)
+    partition(tmp_path, "t-0")
+    data_dir.write_meta(str(tmp_path), data_dir.MetaProperties(node_id=1, cluster_id="c", directory_id="d"))
+    place, peeked = str(tmp_path / where) if where else str(tmp_path), []
+
+    def access(path, asked, *, effective_ids):
+        assert effective_ids, "a broker with capabilities may do what its user may not"
+        return not (path == place and asked & right)
+
+    monkeypatch.setattr(os, "access", access)
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=flags | os.ST_NOSUID))
+    monkeypatch.setattr(unusable, "owner_of", lambda path: 2)
+    monkeypatch.setattr(unusable, "user_name", lambda uid: "user bob" if uid == 2 else "user alice")
+    monkeypatch.setattr(store_peek, "peek", lambda path: peeked.append(path) or SimpleNamespace(clusters={"c"}))
+    if said is None:
+        data_dir_check.check(str(tmp_path))
+        return
+    with pytest.raises(ConfigError) as raised:
+        data_dir_check.check(str(tmp_path))
+    assert str(raised.value).startswith(f"{place} {said}") and "(log.dirs)" in str(raised.value)
+    assert peeked == []
+
+
+def test_a_lock_file_that_another_start_takes_away_meanwhile_is_no_refusal(tmp_path, monkeypatch):
+    """It is gone by the time that somebody asks whether it may be written; so is a store that was never made."""
+    real = os.access
+    monkeypatch.setattr(os, "access", lambda path, *how, **more: real(path, *how) and not path.endswith(".lock"))
+    data_dir_check.check(str(tmp_path))
