@@ -19,13 +19,14 @@ enum {
 };
 
 /* A request of this API, with a client of this hash, that arrived then. Its id, which counts up. */
-static uint32_t send(int processor, int16_t key, uint32_t length, uint32_t client, uint64_t arrived_ns)
+static uint32_t send_on(int processor, uint32_t plane, int16_t key, uint32_t length, uint32_t client,
+                        uint64_t arrived_ns)
 {
     uint8_t frame[8192];
     uint32_t id = ++last_id;
     make_frame(frame, length, id);
     frame[1] = (uint8_t)key;
-    struct mpb_submission s = {.plane = MPB_PLANE_DATA,
+    struct mpb_submission s = {.plane = plane,
                                .connection = id,
                                .connection_generation = 1,
                                .frame = frame,
@@ -36,6 +37,11 @@ static uint32_t send(int processor, int16_t key, uint32_t length, uint32_t clien
                                .client_hash = client};
     CHECK(mpb_submit(&d.p[processor], &s) >= 0);
     return id;
+}
+
+static uint32_t send(int processor, int16_t key, uint32_t length, uint32_t client, uint64_t arrived_ns)
+{
+    return send_on(processor, MPB_PLANE_DATA, key, length, client, arrived_ns);
 }
 
 static int64_t claim_of(int handler)
@@ -91,6 +97,25 @@ static void test_by_arrival(void)
             send((int)i % 2, i == 3 ? LEADER_AND_ISR : PRODUCE, 100, i, 100 - i);
         for (uint32_t i = 1; i <= 4; i++)
             CHECK_EQ(next(), i);
+        close_at_rest();
+    }
+}
+
+/* On the control plane, whatever the discipline of the processors: by rank, size or the time that is written in
+ * them these would go the other way round. */
+static void test_control_requests_by_arrival(void)
+{
+    for (uint32_t discipline = MPB_FIFO; discipline < MPB_DISCIPLINES; discipline++) {
+        open_under(discipline);
+        uint32_t data = send(0, LEADER_AND_ISR, 100, 1, 1);
+        uint32_t first = send_on(0, MPB_PLANE_CONTROL, UPDATE_METADATA, 2000, 2, 400);
+        uint32_t second = send_on(1, MPB_PLANE_CONTROL, STOP_REPLICA, 1000, 3, 300);
+        CHECK_EQ(next(), first);
+        uint32_t third = send_on(0, MPB_PLANE_CONTROL, LEADER_AND_ISR, 100, 4, 200); /* there is room for two */
+        CHECK_EQ(next(), second);
+        CHECK_EQ(next(), third);
+        CHECK_EQ(next(), data);
+        CHECK_EQ(mpb_plane_classes(&d.w.core, MPB_PLANE_CONTROL), 1);
         close_at_rest();
     }
 }
@@ -439,6 +464,7 @@ int main(void)
 {
     world_open(&d.w, &small_plan);
     test_by_arrival();
+    test_control_requests_by_arrival();
     test_ranks_of_control_requests();
     test_what_counts_for_the_shares();
     test_nobody_starves();

@@ -1,7 +1,8 @@
 #define _GNU_SOURCE
 /* A stands still in the middle of an operation, alive; B is killed in the middle of one; B's slot is repaired and the
  * others work; then A goes on. Every combination of operations and of states of the ring, at a stride (all of them with
- * LONG=1): nothing may be stuck, lost, doubled or leaked, and nobody may wait for A. */
+ * LONG=1): nothing may be stuck, lost, doubled or leaked, and nobody may wait for A. A may also be the successor of a
+ * processor, which repairs its slot while the others take, answer and die. */
 #include "tests/request/request_stills.h"
 #include "tests/stepping/stepping.h"
 
@@ -36,11 +37,35 @@ static void set_queue_full(struct drama *d) { answered_and(d, 4); }
 
 static void (*const setups[])(struct drama *) = {set_queue_empty, set_queue_two, set_queue_full};
 
+/* Processor 1 has died with one request of each kind that a repair meets: being sent, waiting or (where the plane is
+ * full) parked, and one that was about to enter the ring. */
+static void set_dead_1(struct drama *d)
+{
+    struct mpb_processor *p = &d->p[1];
+    HOLD(d, mpb_collect(p) >= 0);
+    submit_as(d, 1, 3, 2000);
+    submit_as(d, 1, 15, 100);
+    mpb_atomic64 *last = &d->w.core.entries[p->free_stack[p->free_count]].state;
+    uint64_t word = mpb_load_relaxed(last);
+    if (mpb_state_of(word) == MPB_E_FILL)
+        mpb_store_relaxed(last, mpb_state_word(mpb_state_generation(word), MPB_E_QUEUED, p->slot));
+    replace_processor(d, 1);
+}
+
+static void do_repair_1(void *a)
+{
+    struct drama *d = a;
+    struct mpb_recovery done;
+    mpb_recover_processor(&d->p[1], &done);
+}
+
 static const struct scene frozen_ones[] = {
     {"submit", PROCESSOR, 1, NULL, do_submit_1},
     {"take and answer", HANDLER, 1, NULL, do_take_1},
     {"collect and send", PROCESSOR, 1, NULL, do_collect_1},
+    {"repair", PROCESSOR, 1, set_dead_1, do_repair_1},
 };
+enum { FROZEN_ONES = sizeof frozen_ones / sizeof *frozen_ones };
 static const struct scene killed_ones[] = {
     {"submit", PROCESSOR, 0, NULL, do_submit_arena},
     {"take and answer", HANDLER, 0, NULL, do_take_0},
@@ -86,6 +111,14 @@ static void copy_a(struct drama *d, const struct scene *a, bool back)
     frozen.ended = false;
 }
 
+/* A request that handler 2, who is neither A nor B, has in its hand while A goes on; or nothing. */
+static int64_t in_hand_meanwhile(struct drama *d)
+{
+    atomic_exchange(&d->w.core.doorbells->handler[2].poke, 0);
+    int64_t entry = mpb_handler_claim(&d->h[2], false);
+    return entry >= 0 && !mpb_handler_hand_over(&d->h[2], (uint32_t)entry) ? entry : -1;
+}
+
 static void finish(struct drama *d, const struct scene *a, const struct scene *b, bool work_first)
 {
     drama_reopen(d, ALL_HANDLERS & ~handlers_but(a), 3u & ~processors_but(a));
@@ -94,8 +127,12 @@ static void finish(struct drama *d, const struct scene *a, const struct scene *b
     successor(d, b);
     do_recover(&(struct recovery_of){d, b});
     check_bells(d);
-    drain(d, handlers_but(a), processors_but(a)); /* nobody waits for A */
+    int64_t in_hand = work_first ? -1 : in_hand_meanwhile(d);
+    unsigned busy = in_hand < 0 ? 0 : 1u << 2;
+    drain(d, handlers_but(a) & ~busy, processors_but(a)); /* nobody waits for A */
     thaw(&frozen);
+    if (in_hand >= 0)
+        execute(d, &d->h[2], in_hand);
     drain(d, ALL_HANDLERS, 3);
     check_rest(d);
     refill(d);
@@ -108,6 +145,8 @@ static bool play_at(struct drama *d, const struct scene *a, const struct scene *
     struct film film = {d, 0};
     drama_open(d);
     setup(d);
+    if (a->setup != NULL)
+        a->setup(d);
     freeze_at(&frozen, a->operation, d, at);
     if (!frozen.ended) {
         copy_a(d, a, false);
@@ -149,7 +188,7 @@ int main(void)
     still_size = still_bytes(&d);
     CHECK((stills = malloc(STILLS * still_size)) != NULL);
     for (int setup = 0; setup < 3; setup++)
-        for (int a = 0; a < 3; a++)
+        for (int a = 0; a < FROZEN_ONES; a++)
             for (int b = 0; b < 3; b++)
                 play(&d, &frozen_ones[a], &killed_ones[b], setups[setup], all ? 3 : 211, all ? 1 : 11);
     CHECK(pairs > 5000);
