@@ -2,6 +2,7 @@
 
 import shutil
 import warnings
+from linecache import getline
 
 import pytest
 
@@ -89,6 +90,7 @@ def test_a_damaged_file_is_left_out_with_a_warning(trace, tmp_path):
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             found = [(piece.info.path, piece.records) for piece in pieces(open_paths(of), of)]
+        assert all("open_paths(of)" in getline(one.filename, one.lineno) for one in told), "it points there"
         return found, [str(one.message) for one in told]
 
     everything, told = planned(options)
