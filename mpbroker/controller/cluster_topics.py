@@ -138,10 +138,7 @@ class ClusterTopics:
             remedy = "bring the log directory back and start again"
             self._log.error("partition_offline", partition=name, error=place.problem, remedy=remedy)
             return None
-        if not place.has_log:
-            return None
-        self._logs.prepare_found(place.log_dir, name, topic.id)
-        return found
+        return found if place.has_log else None
 
     def _set_strays_aside(self) -> None:
         """Directories of topics that exist no more, or of partitions that are somebody else's now. A store without any

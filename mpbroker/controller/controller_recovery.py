@@ -178,7 +178,6 @@ class ControllerRecovery:
                     if place.problem:
                         self._show_offline(found, place.problem)
                     elif place.has_log:
-                        self._logs.prepare_found(place.log_dir, name, topic.id)
                         to_load.append(found)
                     else:
                         self._create(topic, partition, ordinal, name, place.log_dir)

@@ -226,11 +226,6 @@ class PartitionLogs:
             return False
         return partition_directory.read_topic_id(f"{home.path}/{name}") != topic_id
 
-    def prepare_found(self, log_dir: int, name: str, topic_id: bytes) -> None:
-        """Complete the files of a directory that is there; one that is missing, or a stranger's, is left to the loader,
-        which shows the partition offline. OSError passes."""
-        partition_directory.complete(f"{self._homes[log_dir].path}/{name}", topic_id)
-
     @property
     def online(self) -> bool:
         """Whether partitions can be made: what is made in an offline directory could never be written or read."""

@@ -23,8 +23,8 @@ from mpbroker.log.checkpoint_file import (
     parse_checkpoint,
 )
 from mpbroker.log.leader_epochs import read_epochs
-from mpbroker.log.log_recovery import LogRecovery, RecoveredLog
-from mpbroker.log.partition_directory import EPOCH_FILE, METADATA_FILE, id_text, read_topic_id
+from mpbroker.log.log_recovery import LogMissing, LogRecovery, RecoveredLog
+from mpbroker.log.partition_directory import EPOCH_FILE, METADATA_FILE, complete, id_text, read_topic_id
 from mpbroker.log.recent_producers import ProducerRow, producer_rows, recent_batches, transaction_rows
 from mpbroker.shm.clock import Clock
 from mpbroker.shm.events import Events
@@ -144,6 +144,7 @@ class LogLoader:
         """(the log, its producers, the leader epoch, the offset below which all is on disk); may be done twice."""
         check_owner(directory, partition.topic_id)
         recovered = self._recovery(partition, directory).run()
+        complete(directory, partition.topic_id)  # not before: where the log is missing nothing is made in its place
         rows = self._producers(partition, recovered, directory)
         epoch = latest_epoch(directory)
         if recovered.cut:
@@ -154,17 +155,24 @@ class LogLoader:
         remedy = "look at the error, then start the broker again"
         if not disk.is_directory(directory):
             remedy = "put the directory back and start again, or delete the topic"
+        elif isinstance(error, LogMissing):
+            remedy = "put the files back and start again, or delete the topic"
         self._count("partitions_offline_at_start")
         self._events.error("partition_offline", partition=partition.dir, error=error, remedy=remedy)
 
     def _recovery(self, partition: PartitionToLoad, directory: str) -> LogRecovery:
+        """A clean stop synced whatever was served."""
         who = (partition.topic, partition.partition)
+        clean = self.last_stop.of(partition.dir)
+        synced, served = self._recovery_points.written(who), self._high_watermarks.written(who)
         return LogRecovery(
             directory,
             index_interval_bytes=partition.settings.index_interval_bytes,
-            clean=self.last_stop.of(partition.dir),
+            clean=clean,
             recovery_point=self._recovery_points.offset(who, directory),
             log_start=self._log_starts.offset(who, directory),
+            synced_end=max(synced, served) if clean else synced,
+            served_end=served,
             gaps_allowed="compact" in partition.settings.cleanup_policy,
         )
 

@@ -8,7 +8,8 @@ Recovery never destroys (Kafka's recoverLog is the model for what is served):
 - what lies behind *corruption* after an unclean stop is no part of the log any more, but stays beside it as `.cut`;
 - a gap, damage in a segment that was synced, a segment under another's name: what is sound is served, with a line;
 - a checkpoint that says more than the files hold is not believed; a log whose synced segments are all gone is not
-  begun anew: LogMissing, and its partition stays offline until somebody has looked.
+  begun anew: LogMissing, and its partition stays offline until somebody has looked. (Without its files nobody knows how
+  old a directory is. So this holds, too, where the checkpoint may speak of an older topic of that name.)
 """
 
 from __future__ import annotations
@@ -61,8 +62,9 @@ class RecoveredLog(Struct):
 
 class LogRecovery:
     """Recovers one directory. `clean`: the broker that last wrote here stopped cleanly. Offsets below
-    `recovery_point` are known to be on disk; `log_start` is the checkpointed log start (0: none). Compacted logs have
-    gaps between segments; elsewhere a gap is worth a line."""
+    `recovery_point` are known to be on disk; `log_start` is the checkpointed log start (0: none). `synced_end`,
+    `served_end`: how far a log of this name was ever synced and served, whenever its directory was made. Compacted logs
+    have gaps between segments; elsewhere a gap is worth a line."""
 
     def __init__(
         self,
@@ -72,6 +74,8 @@ class LogRecovery:
         clean: bool,
         recovery_point: int = 0,
         log_start: int = 0,
+        synced_end: int = 0,
+        served_end: int = 0,
         gaps_allowed: bool = False,
     ) -> None:
         self._gaps_allowed = gaps_allowed
@@ -80,6 +84,8 @@ class LogRecovery:
         self._clean = clean
         self._recovery_point = recovery_point
         self._log_start = log_start
+        self._synced_end = max(recovery_point, synced_end)
+        self._served_end = served_end
         self._has_snapshots = True
         self._cut: list[str] = []
         self._unsound: list[str] = []
@@ -152,12 +158,18 @@ class LogRecovery:
 
     def _create_first(self) -> int:
         """An empty log, where nothing says that there was one."""
-        if self._recovery_point > 0:
+        if self._synced_end > 0:
             raise LogMissing(
-                f"{self._name()} has no segment, but records up to offset {self._recovery_point} were synced; put its "
+                f"{self._name()} has no segment, but records up to offset {self._synced_end} were synced; put its "
                 "files back and start again, or delete the topic"
             )
         base = self._log_start
+        if self._served_end > base:
+            self._cut.append(
+                f"{self._name()}: no segment is there, though records up to offset {self._served_end} were served; as "
+                f"none is known to have been synced, an empty log begins at {base}: if its files are elsewhere, stop, "
+                "put them back and start again before producers write on"
+            )
         for suffix in SUFFIXES:
             with disk.opened(self._segments.path(base, suffix), os.O_CREAT | os.O_WRONLY | os.O_EXCL):
                 pass

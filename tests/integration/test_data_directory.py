@@ -87,6 +87,22 @@ def test_a_store_with_a_damaged_record_is_refused_and_everything_served_when_it_
     assert "log_cut" not in filled.log()
 
 
+def test_a_partition_without_its_files_is_offline_and_served_when_they_are_back(filled, tmp_path):
+    directory = filled.data_dir / "orders-0"
+    shutil.copytree(directory, tmp_path / "away")
+    for path in directory.iterdir():
+        path.unlink()
+    for _ in range(2):
+        with filled:
+            everything(filled, "payments")
+            line = next(line for line in filled.log().splitlines()[::-1] if "partition_offline" in line)
+            assert f"up to offset {RECORDS} were synced" in line and "put the files back and start again" in line
+            assert os.listdir(directory) == []
+    shutil.copytree(tmp_path / "away", directory, dirs_exist_ok=True)
+    with filled:
+        everything(filled, "orders", "payments")
+
+
 def test_without_meta_properties_it_is_refused_and_served_when_it_is_back(filled, tmp_path):
     shutil.move(filled.data_dir / "meta.properties", tmp_path / "meta")
     assert "no meta.properties" in refused(filled) and "adopt" in refused(filled)

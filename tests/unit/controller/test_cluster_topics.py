@@ -50,7 +50,6 @@ class World:
         )
         self.logs = SimpleNamespace(
             find=lambda topic, partition: self.found.get((topic.name, partition), place()),
-            prepare_found=note("prepare"),
             show_absent=self._show_absent,
             create=self._create,
             hide=note("hide"),
@@ -181,7 +180,6 @@ def test_at_the_start_logs_that_lie_here_are_loaded(world, monkeypatch):
     world.topics.recover([topic(replicas=[[SELF], [OTHER], [SELF], [SELF]])])
     [(_, [loaded])] = world.did("load")
     assert (loaded.ordinal, loaded.partition, loaded.log_dir, loaded.topic_id) == (10, 0, 1, ID)
-    assert world.did("prepare") == [("prepare", 1, "t-0", ID)]
     assert [entry[1] for entry in world.did("absent")] == [11, 12, 13]
     assert (world.said, world.counted) == (["partition_offline"], ["partitions_offline_at_start"])
     assert world.done[-3:] == [("publish", 3, "t"), ("announce all",), ("resume",)]

@@ -237,7 +237,7 @@ def test_each_partition_of_a_start_is_kept_loaded_made_or_shown_offline(loaded):
         allocate=lambda: next(free), who=lambda ordinal: SimpleNamespace(topic_id=b"T" if loaded else bytes(16))
     )
     logs = SimpleNamespace(
-        find=lambda topic, partition: places[partition], prepare_found=note("prepare"), load=note("load"),
+        find=lambda topic, partition: places[partition], load=note("load"),
         create=note("create"), show_offline=lambda found: done.append(("offline", found.dir, found.ordinal)) or 0,
     )  # fmt: skip
     line = lambda event, **fields: done.append((event, fields.get("error")))  # noqa: E731
@@ -255,7 +255,6 @@ def test_each_partition_of_a_start_is_kept_loaded_made_or_shown_offline(loaded):
     assert topic.ordinals == [20, 21, 22, 23]
     found = PartitionToLoad(21, b"T", 5, "t", 1, 2, "t-1", ("settings", {"a": "b"}))
     assert done == [
-        ("prepare", 2, "t-1", b"T"),
         ("log_directory_missing", None), ("create", topic, 2, 22, 3),
         ("partition_offline", "gone"), ("offline", "t-3", 23),
         ("load", [found]),

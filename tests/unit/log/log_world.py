@@ -98,6 +98,7 @@ class LogWorld:
         self.config = config_of(*overrides)
         self.partitions = PlainPartitions()
         self.moved: list[int] = []
+        self.counted: list[str] = []  # by the loaders
         self.boot()
 
     def boot(self) -> None:
@@ -113,7 +114,7 @@ class LogWorld:
         """The next start: every partition is loaded again; returns the loader that did it."""
         self.close()
         self.boot()
-        loader = LogLoader(self.log, str(self.path), self.events, self.clock)
+        loader = LogLoader(self.log, str(self.path), self.events, self.clock, count=self.counted.append)
         loader([to_load(partition) for partition in self.partitions.all])
         return loader
 

@@ -14,7 +14,7 @@ from mpbroker.log.clean_shutdown import MARKER
 from mpbroker.log.log_keeper import LogKeeper
 from mpbroker.log.log_loader import LogLoader, latest_epoch
 from mpbroker.log.log_recovery import LogRecovery
-from mpbroker.log.partition_directory import METADATA_FILE, prepare
+from mpbroker.log.partition_directory import METADATA_FILE
 from tests.unit.log.log_world import Instead, to_load
 
 ONLINE = 2
@@ -321,39 +321,16 @@ def test_a_directory_of_another_topic_makes_its_partition_offline(world):
     assert {name: (path / name).read_bytes() for name in world.files(partition)} == before
 
 
-@pytest.mark.parametrize("clean", [True, False])
-def test_a_directory_that_is_gone_stays_expected_until_it_is_back(world, tmp_path_factory, clean):
-    """Start, stop and start again without it: its partition is offline each time, and nothing is made in its place."""
-    partition = filled(world)
-    other = filled(world, ordinal=1, partition=1)
-    before = compared(world, partition)
-    assert LogKeeper(world.keeper()).stop()
-    away = tmp_path_factory.mktemp("away") / "it"
-    (world.path / partition.dir).rename(away)
-    if not clean:
-        (world.path / MARKER).unlink()
-    for _ in range(2):
-        loader = world.reboot()
-        assert not world.state(partition).flags & ONLINE and world.state(other).flags & ONLINE
-        assert loader.written_up_to("t", 0) == 60
-        assert "put the directory back" in world.events.named("partition_offline")[-1]["remedy"]
-        assert not (world.path / partition.dir).exists()
-        assert LogKeeper(world.keeper()).stop()
-        assert world.events.named("not_all_logs_stopped")[-1]["first"] == partition.dir
-    away.rename(world.path / partition.dir)
-    world.reboot()
-    assert compared(world, partition) == before
-
-
 def test_a_lost_partition_metadata_file_costs_no_checkpoint(world):
     partition = filled(world)
     assert world.log.set_log_start(partition.ordinal, 25) == 0
     assert LogKeeper(world.keeper()).stop()
     path = world.path / partition.dir / "partition.metadata"
+    written = path.read_bytes()
     path.unlink()
-    prepare(str(world.path), partition.dir, partition.topic_id)  # as the controller does at start
     world.reboot()
     assert world.state(partition).log_start == 25
+    assert path.read_bytes() == written, "it is there again"
 
 
 @pytest.mark.parametrize("offset", [0, 1, 7])

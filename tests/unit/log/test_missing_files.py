@@ -1,0 +1,107 @@
+"""A directory, or all that was in it, is not there at a start: expected until it is back, and told."""
+
+import os
+import shutil
+
+import pytest
+
+from mpbroker.log.checkpoint_file import HIGH_WATERMARK, LOG_START, RECOVERY_POINT, write_checkpoint
+from mpbroker.log.clean_shutdown import MARKER
+from mpbroker.log.log_keeper import LogKeeper
+from tests.unit.log.test_log_loader import ONLINE, compared, filled
+
+IDENTITY = ("partition.metadata", "leader-epoch-checkpoint")
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_directory_that_is_gone_stays_expected_until_it_is_back(world, tmp_path_factory, clean):
+    """Start, stop and start again without it: its partition is offline each time, and nothing is made in its place."""
+    partition = filled(world)
+    other = filled(world, ordinal=1, partition=1)
+    before = compared(world, partition)
+    assert LogKeeper(world.keeper()).stop()
+    away = tmp_path_factory.mktemp("away") / "it"
+    (world.path / partition.dir).rename(away)
+    if not clean:
+        (world.path / MARKER).unlink()
+    for _ in range(2):
+        loader = world.reboot()
+        assert not world.state(partition).flags & ONLINE and world.state(other).flags & ONLINE
+        assert loader.written_up_to("t", 0) == 60
+        assert "put the directory back" in world.events.named("partition_offline")[-1]["remedy"]
+        assert not (world.path / partition.dir).exists()
+        assert LogKeeper(world.keeper()).stop()
+        assert world.events.named("not_all_logs_stopped")[-1]["first"] == partition.dir
+    away.rename(world.path / partition.dir)
+    world.reboot()
+    assert compared(world, partition) == before
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("left", ["nothing", "its identity", "a younger identity"])
+def test_a_directory_that_is_empty_stays_expected_until_its_files_are_back(world, tmp_path_factory, left, clean):
+    """As one that is gone. Nothing is made in it, whatever the times of its own files say."""
+    partition = filled(world)
+    before, directory = compared(world, partition), world.path / partition.dir
+    assert LogKeeper(world.keeper()).stop()
+    away = tmp_path_factory.mktemp("away") / "it"
+    shutil.copytree(directory, away)
+    kept = [] if left == "nothing" else sorted(IDENTITY)
+    for name in set(world.files(partition)) - set(kept):
+        (directory / name).unlink()
+    for name in kept if left == "a younger identity" else []:
+        os.utime(directory / name, (2_000_000_000, 2_000_000_000))
+    if not clean:
+        (world.path / MARKER).unlink()
+    for starts in (1, 2):
+        world.reboot()
+        assert not world.state(partition).flags & ONLINE and world.files(partition) == kept
+        line = world.events.named("partition_offline")[-1]
+        assert "records up to offset 60 were synced" in str(line["error"]) and "put the files back" in line["remedy"]
+        assert world.counted == ["partitions_offline_at_start"] * starts
+        assert LogKeeper(world.keeper()).stop()
+    shutil.copytree(away, directory, dirs_exist_ok=True)
+    world.reboot()
+    assert compared(world, partition) == before
+    assert len(world.counted) == 2
+
+
+@pytest.mark.parametrize("emptied", [True, False])
+def test_a_log_that_was_served_but_never_synced_begins_anew_with_a_line(world, emptied):
+    """A power cut may leave that. Its directory gets its own files again."""
+    partition = filled(world)
+    LogKeeper(world.keeper()).checkpoints.write([HIGH_WATERMARK])
+    for name in world.files(partition):
+        if emptied or name not in IDENTITY:
+            (world.path / partition.dir / name).unlink()
+    world.reboot()
+    assert world.state(partition).flags & ONLINE and world.state(partition).leo == 0
+    [line] = world.events.named("log_cut")
+    assert "up to offset 60 were served" in line["what"] and "put them back" in line["what"]
+    assert world.counted == ["recovery_doubts"]
+    assert set(IDENTITY) < set(world.files(partition)) and len(world.files(partition)) == 5
+
+
+def test_after_a_clean_stop_whatever_was_served_was_synced(world):
+    partition = filled(world)
+    assert LogKeeper(world.keeper()).stop()
+    (world.path / RECOVERY_POINT).unlink()
+    for name in world.files(partition):
+        (world.path / partition.dir / name).unlink()
+    world.reboot()
+    assert not world.state(partition).flags & ONLINE and world.files(partition) == []
+    assert "records up to offset 60" in str(world.events.named("partition_offline")[0]["error"])
+
+
+@pytest.mark.parametrize("checkpoint", [None, 0, 25])
+def test_an_empty_log_is_made_without_a_word_where_nothing_is_missing(world, checkpoint):
+    """Nothing was written, or all that was is deleted."""
+    partition = world.create()
+    if checkpoint is not None:
+        for name in (LOG_START, HIGH_WATERMARK):
+            write_checkpoint(str(world.path / name), {("t", 0): checkpoint})
+    for name in set(world.files(partition)) - set(IDENTITY):
+        (world.path / partition.dir / name).unlink()
+    world.reboot()
+    assert world.state(partition).flags & ONLINE and world.state(partition).leo == (checkpoint or 0)
+    assert world.events.named("log_cut") == world.counted == []
