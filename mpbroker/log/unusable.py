@@ -15,6 +15,10 @@ MIN_FREE_BYTES = 1 << 20
 _KEY = "log.dirs"
 
 
+class NoSpace(ConfigError):
+    """The disk is full, or a quota of it; it may have room later."""
+
+
 def unusable(path: str, error: OSError, key: str = _KEY) -> ConfigError:
     """The error for a directory in which something could not be done."""
     if error.errno in FULL:
@@ -27,12 +31,12 @@ def unusable(path: str, error: OSError, key: str = _KEY) -> ConfigError:
     return ConfigError(key, path, problem=f"{path} cannot be written: {error.strerror or error} ({key})")
 
 
-def no_space(path: str, key: str = _KEY) -> ConfigError:
+def no_space(path: str, key: str = _KEY) -> NoSpace:
     """The error for a full disk. What is there is whole, so nothing is to be put back."""
     free = free_bytes(path)
     left = "" if free is None else f" ({free // 1024} KiB free)"
     problem = f"no space left on the disk of {path}{left}: free some, or name a directory on another disk ({key})"
-    return ConfigError(key, path, problem=problem)
+    return NoSpace(key, path, problem=problem)
 
 
 def is_full(path: str) -> bool:

@@ -6,7 +6,7 @@ The data directory is made, locked and given its identity; the trace directory i
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.errors import ConfigError, DataDirectoryInUse
@@ -43,7 +43,8 @@ def claim_data_dir(config: BrokerConfig) -> Iterator[Claim]:
         data_dir.create(config.data_dir)
         lock = _lock(config.data_dir)
         if config.mpbroker_trace_enabled:
-            data_dir.create(config.trace_dir, "mpbroker.trace.dir", 0o700)
+            with suppress(unusable.NoSpace):  # it forbids no start: the tracer says so, and makes it once there is room
+                data_dir.create(config.trace_dir, "mpbroker.trace.dir", 0o700)
         meta = _identity(config)
         others = further.take(config.node_id, meta.cluster_id, meta.directory_id)
         claim = Claim(lock, meta.cluster_id, (LogDirectory(config.data_dir, meta.directory_id), *others))

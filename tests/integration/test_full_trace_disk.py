@@ -1,5 +1,8 @@
 """A trace directory in which nothing can be written: the broker starts and serves; traces go on once it can be."""
 
+import subprocess
+
+import pytest
 from confluent_kafka import Producer
 
 from tests.harness.broker import Broker, wait_until
@@ -32,3 +35,32 @@ def test_a_manifest_that_cannot_be_written_forbids_no_start(tmp_path):
         wait_until(lambda: "trace_writing_again" in broker.log(), "the tracer to begin again", 15)
         produce(broker, 20)
     assert len(list(traces.glob("b*"))) > segments
+
+
+@pytest.fixture
+def disk_without_inodes(tmp_path):
+    """A disk with room for bytes and for no further file. Skips where no disk can be mounted."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=64m,nr_inodes=2", "tmpfs", disk]
+    if subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here")
+    (disk / "fill").touch()
+    yield disk
+    subprocess.run(["umount", "-l", disk], check=True)
+
+
+def test_a_trace_directory_that_cannot_be_made_on_a_full_disk_forbids_no_start(tmp_path, disk_without_inodes):
+    """It is made once there is room, and nothing is restarted meanwhile."""
+    disk = disk_without_inodes
+    traces = disk / "of" / "brokers"
+    with Broker(tmp_path, overrides={"mpbroker.trace.dir": str(traces)}) as broker:
+        wait_until(lambda: "trace_write_failed" in broker.log(), "the line about the traces")
+        produce(broker, 20)
+        assert list(disk.iterdir()) == [disk / "fill"] and "No space left on device" in broker.log()
+        subprocess.run(["mount", "-o", "remount,nr_inodes=1000", disk], check=True)
+        wait_until(lambda: "trace_writing_again" in broker.log(), "the tracer to begin", 15)
+        produce(broker, 20)
+        assert traces.stat().st_mode & 0o777 == 0o700
+        assert all(row["restarts"] == 0 for row in broker.status()["processes"])
+    assert len(list(traces.glob("b*"))) > 0

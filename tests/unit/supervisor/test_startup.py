@@ -6,9 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from mpbroker import _native
 from mpbroker.config.load_config import load_broker_config
 from mpbroker.errors import ConfigError, DataDirectoryInUse
+from mpbroker.log import disk
 from mpbroker.log.data_dir import META_FILE, MetaProperties, read_meta, write_meta
+from mpbroker.log.unusable import NoSpace
 from mpbroker.supervisor import startup
 from mpbroker.supervisor.further_directories import LogDirectory
 from mpbroker.supervisor.startup import claim_data_dir
@@ -137,13 +140,44 @@ def test_what_a_broker_that_served_ends_with_is_left(monkeypatch, tmp_path, serv
     assert ("undo" in world.done) is not served and world.done[-1] == "lock closed"
 
 
-@pytest.mark.parametrize(("number", "error"), [(errno.ENOSPC, ConfigError), (errno.EIO, OSError)])
+@pytest.mark.parametrize(("number", "error"), [(errno.ENOSPC, NoSpace), (errno.EDQUOT, NoSpace), (errno.EIO, OSError)])
 def test_a_full_disk_is_said_in_a_sentence_and_other_errors_as_they_are(monkeypatch, tmp_path, number, error):
     world = World(monkeypatch, tmp_path)
     world.fails["create"] = OSError(number, "said by the disk")
     with pytest.raises(error) as raised:
         world.start(served=True)
-    assert type(raised.value) is error and (world.first in str(raised.value)) is (error is ConfigError)
+    assert type(raised.value) is error and (world.first in str(raised.value)) is (error is NoSpace)
+
+
+@pytest.mark.parametrize(
+    "call", [_native.IO_MAKE_DIR, _native.IO_OPEN, _native.IO_UNLINK], ids=["dir", "open", "unlink"]
+)
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EIO])
+@pytest.mark.parametrize("whose", ["records", "traces"])
+def test_a_full_disk_of_the_traces_forbids_no_start(monkeypatch, tmp_path, whose, number, call):
+    """As its tracer makes the directory later. A full disk of the records does, and so does a trace directory that
+    cannot be used for another reason."""
+    places = {"records": str(tmp_path / "first"), "traces": str(tmp_path / "other" / "traces")}
+    config = load_broker_config(
+        overrides=[f"log.dirs={places['records']}", f"mpbroker.trace.dir={places['traces']}"], environ={}, cores=2
+    )
+    real = disk._ask
+
+    def ask(kind, what):
+        if kind == call and str(what).startswith(places[whose]):
+            raise OSError(number, "refused", what)
+        real(kind, what)
+
+    monkeypatch.setattr(disk, "_ask", ask)
+    if whose == "traces" and number in (errno.ENOSPC, errno.EDQUOT):
+        with claim_data_dir(config) as claim:
+            claim.served = True
+        assert read_meta(places["records"]).cluster_id == claim.cluster_id
+        return
+    with pytest.raises(ConfigError) as raised, claim_data_dir(config):
+        pytest.fail("it has begun")
+    assert ("mpbroker.trace.dir" in str(raised.value)) is (whose == "traces")
+    assert (type(raised.value) is NoSpace) is (number in (errno.ENOSPC, errno.EDQUOT))
 
 
 @pytest.mark.parametrize(("needed", "holder", "given"), [(True, None, True), (True, 5, False), (False, None, False)])
