@@ -177,14 +177,9 @@ def read_meta(path: str) -> MetaProperties | None:
     """What meta.properties says, None when there is none. Both of Kafka's versions (0: broker.id, 1: node.id) are read.
 
     ConfigError names the key, what it says, what is allowed and what to do."""
-    name = os.path.join(path, META_FILE)
-    try:
-        text = disk.patiently(disk.read_text, name, MAX_META_BYTES)
-        pairs = {key: value for key, value, _ in parse_properties(text, name)}
-    except FileNotFoundError:
+    name, pairs = os.path.join(path, META_FILE), _meta_pairs(path)
+    if pairs is None:
         return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(_KEY, name, problem=f"{name} cannot be read: {error}") from None
     version = pairs.get("version", "")
     if version.isdecimal() and int(version) > META_VERSION:
         known = " and ".join(META_VERSIONS)
@@ -199,6 +194,23 @@ def read_meta(path: str) -> MetaProperties | None:
     if not cluster_id:
         raise _broken(name, "cluster.id", cluster_id, "the id of the cluster, which `mpbroker format` made")
     return MetaProperties(cluster_id, int(node_id), pairs.get("directory.id", ""))
+
+
+def is_of_zookeeper(path: str) -> bool:
+    """Whether meta.properties is of the version that only Apache Kafka with ZooKeeper writes. ConfigError."""
+    return (_meta_pairs(path) or {}).get("version") == "0"
+
+
+def _meta_pairs(path: str) -> dict[str, str] | None:
+    """The lines of meta.properties, None when there is none."""
+    name = os.path.join(path, META_FILE)
+    try:
+        text = disk.patiently(disk.read_text, name, MAX_META_BYTES)
+        return {key: value for key, value, _ in parse_properties(text, name)}
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(_KEY, name, problem=f"{name} cannot be read: {error}") from None
 
 
 def _broken(name: str, key: str, value: str, allowed: str) -> ConfigError:

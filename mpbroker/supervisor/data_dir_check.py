@@ -34,16 +34,17 @@ def check(path: str, shared_store: str | None = None) -> None:
             f"holds {records or STORE_FILE} but no {data_dir.META_FILE}",
             f"put a copy of {data_dir.META_FILE} back; or `mpbroker adopt {{path}}` writes it anew",
         )
-    if shared_store is not None:
-        _check_of_cluster(path, shared_store, records if has_store else "")
-        return
-    if records and not has_store:
+    if records and not has_store and shared_store is None:
         raise _refusal(
             path,
             f"holds {records} but no {STORE_FILE}, which names the topics",
             f"put a copy of {STORE_FILE} (and of {STORE_FILE}-wal, if there is one) back; or {_ADOPT}",
         )
-    if records:
+    if not has_store and data_dir.is_of_zookeeper(path):  # its empty partitions would be taken for leftovers of ours
+        raise _refusal(path, "is a data directory of Apache Kafka with ZooKeeper", _ADOPT)
+    if shared_store is not None:
+        _check_of_cluster(path, shared_store, records if has_store else "")
+    elif records:
         _check_store(path, records)
 
 

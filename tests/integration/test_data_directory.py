@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
 from tests.harness.broker import Broker
 from tests.integration.test_log_keeping import create, read
@@ -181,6 +182,28 @@ def test_a_directory_of_apache_kafka_is_refused_untouched_and_can_be_adopted(fil
         everything(filled, "orders", "payments")
     if kind == "kraft":
         assert (filled.data_dir / "__cluster_metadata-0" / f"{0:020d}.log").read_bytes() == b"Kafka's"
+
+
+@pytest.mark.parametrize("partitions", [(), ("orders-0", "__consumer_offsets-3")])
+def test_an_empty_directory_of_kafka_with_zookeeper_is_refused_untouched_and_can_be_adopted(tmp_path, partitions):
+    """Its partitions, which hold no records, would otherwise be taken for leftovers and deleted."""
+    broker = Broker(tmp_path)
+    broker.data_dir.mkdir()
+    (broker.data_dir / "meta.properties").write_text("version=0\nbroker.id=0\ncluster.id=ZF7CwAAXRvaWnKtFCRe1Gg\n")
+    (broker.data_dir / "cleaner-offset-checkpoint").write_text("0\n0\n")
+    for name in partitions:
+        (broker.data_dir / name).mkdir()
+        (broker.data_dir / name / f"{0:020d}.log").touch()
+        (broker.data_dir / name / "leader-epoch-checkpoint").write_text("0\n0\n")
+    said = refused(broker)
+    assert "is a data directory of Apache Kafka with ZooKeeper: `mpbroker adopt " in said
+    assert sorted(os.listdir(broker.data_dir)) == sorted([*partitions, "cleaner-offset-checkpoint", "meta.properties"])
+    assert ("taken in  orders: 1 partitions" in adopt(broker)) is bool(partitions)
+    with broker:
+        found = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=15)
+        assert found.cluster_id == "ZF7CwAAXRvaWnKtFCRe1Gg" and ("orders" in found.topics) is bool(partitions)
+        fill(broker, "payments")
+        everything(broker, "payments")
 
 
 def test_adopt_brings_strays_back(filled):

@@ -150,6 +150,22 @@ def test_file_of_kafka_with_zookeeper_is_read(tmp_path):
     assert data_dir.read_meta(str(tmp_path)) == MetaProperties("abc", 3, "")
 
 
+@pytest.mark.parametrize(
+    ("content", "of_zookeeper"),
+    [(None, False), ("", False), ("version=1\nbroker.id=3\n", False), ("version=0\n", True), ("version=00\n", False)],
+)
+def test_only_kafka_with_zookeeper_writes_version_0(tmp_path, content, of_zookeeper):
+    if content is not None:
+        (tmp_path / "meta.properties").write_text(content)
+    assert data_dir.is_of_zookeeper(str(tmp_path)) is of_zookeeper
+
+
+def test_whose_a_meta_file_is_that_cannot_be_read_is_not_guessed(tmp_path):
+    (tmp_path / "meta.properties").write_bytes(b"version=0\xff")
+    with pytest.raises(ConfigError, match="meta.properties cannot be read: "):
+        data_dir.is_of_zookeeper(str(tmp_path))
+
+
 def test_what_is_written_can_be_read(directory):
     meta = MetaProperties("c" * 22, 7, "d" * 22)
     data_dir.write_meta(directory, meta)

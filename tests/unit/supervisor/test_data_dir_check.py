@@ -84,6 +84,33 @@ def test_kafkas_directory_is_refused_and_ours_with_that_topic_is_not(tmp_path):
     data_dir_check.check(str(tmp_path))
 
 
+@pytest.mark.parametrize("cluster", [None, "", "/shared.db"])
+@pytest.mark.parametrize("records", [b"", b"x"])
+@pytest.mark.parametrize(("version", "key"), [(0, "broker.id"), (1, "node.id")])
+def test_the_version_of_kafka_with_zookeeper_is_ours_only_with_a_store(
+    tmp_path, monkeypatch, version, key, records, cluster
+):
+    """A start would take its empty partitions for leftovers of ours. Once adopted, the file stays as it was."""
+    monkeypatch.setattr(store_peek, "peek", lambda path: SimpleNamespace(clusters={"c"}))
+    meta = tmp_path / data_dir.META_FILE
+    meta.write_text(f"version={version}\n{key}=1\ncluster.id=c\n")
+    partition(tmp_path, "t-0", records)
+    refused = (
+        f"is a data directory of Apache Kafka with ZooKeeper: `mpbroker adopt {tmp_path}` takes" if not version else ""
+    )
+    if records and cluster is None:
+        refused = f"holds t-0 but no {STORE_FILE}"
+    if refused:
+        with pytest.raises(ConfigError) as raised:
+            data_dir_check.check(str(tmp_path), cluster)
+        assert str(raised.value).startswith(f"{tmp_path} {refused}")
+        assert str(raised.value).endswith("Nothing was changed")
+    else:
+        data_dir_check.check(str(tmp_path), cluster)
+    (tmp_path / STORE_FILE).touch()
+    data_dir_check.check(str(tmp_path), str(tmp_path / STORE_FILE) if cluster else None)
+
+
 STORE, META, RECORDS = "store", "meta", "records"
 OWN, OTHER, ELSEWHERE = "own", "other", ""
 
