@@ -23,8 +23,9 @@ def stop_cleanly(
     if not flusher.flush_everything():
         why_not = why_not or "a log could not be synced"
     keeper.crash_point("keeper.stop.flushed")
-    online = [partition for partition in keeper.partitions.all if keeper.state(partition) is not None]
-    taken = [snapshots.take(partition, even_empty=True) for partition in online]
+    states = [(partition, keeper.state(partition)) for partition in keeper.partitions.all]
+    log_starts = {partition.dir: state.log_start for partition, state in states if state is not None}
+    taken = [snapshots.take(partition, even_empty=True) for partition, state in states if state is not None]
     if not all(taken):
         why_not = why_not or "a producer snapshot could not be written"
     if not checkpoints.write():
@@ -41,7 +42,7 @@ def stop_cleanly(
             keeper.events.warning(
                 "not_all_logs_stopped", directories=len(unknown), first=min(unknown), next_start="reads them"
             )
-        write_marker(keeper.data_dir, unknown=unknown)
+        write_marker(keeper.data_dir, unknown=unknown, log_starts=log_starts)
     except OSError as error:
         keeper.io_failed("marker_not_written", error)
         return False

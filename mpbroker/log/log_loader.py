@@ -120,7 +120,9 @@ class LogLoader:
             self._check(partition, self._log.set_flags(partition.ordinal, PARTITION_EXISTS, 0))
             return False
         self._unsound += recovered.unsound
-        for sentence in recovered.cut:
+        for _ in recovered.unsound:
+            self._count("recovery_doubts")
+        for sentence in [*recovered.cut, *self._lost_beginning(partition, recovered)]:
             self._count("recovery_doubts")
             self._events.warning("log_cut", partition=partition.dir, what=sentence)
         state = self._state(recovered, epoch)
@@ -150,6 +152,18 @@ class LogLoader:
         if recovered.cut:
             disk.sync_directory(directory)  # what was set aside must not come back when the log has grown up to it
         return recovered, rows, epoch, self._flushed(partition, directory, recovered)
+
+    def _lost_beginning(self, partition: PartitionToLoad, recovered: RecoveredLog) -> list[str]:
+        """A sentence if a log begins above where it began when the broker stopped cleanly. (What compaction takes away
+        is not missing.)"""
+        began = self.last_stop.log_starts.get(partition.dir)
+        is_compacted = "compact" in partition.settings.cleanup_policy
+        if began is None or is_compacted or recovered.log_start <= began:
+            return []
+        return [
+            f"{partition.dir}: offsets {began} to {recovered.log_start - 1} were there at the last stop and are "
+            "missing now; the rest is served: if their files are elsewhere, put them back and start again"
+        ]
 
     def _say_offline(self, partition: PartitionToLoad, directory: str, error: OSError) -> None:
         remedy = "look at the error, then start the broker again"

@@ -143,6 +143,7 @@ class LogRecovery:
         """What retention gave up goes for good, so do our own half-written files. An index without a log is of no use
         to us, but may be the trace of a log that was lost: it is kept aside. Everything else is left alone."""
         names = set(disk.names(self.directory))
+        lone = []
         for name in sorted(names):
             stem, suffix = os.path.splitext(name)
             path = os.path.join(self.directory, name)
@@ -155,6 +156,12 @@ class LogRecovery:
                 and stem + LOG not in names
             ):
                 set_aside(path)
+                lone.append(name)
+        if lone:
+            self._cut.append(
+                f"{self._name()}: {len(lone)} index files without a log were set aside as .cut, the first is "
+                f"{lone[0]}: if their logs are elsewhere, put them back and start again"
+            )
 
     def _create_first(self) -> int:
         """An empty log, where nothing says that there was one."""
@@ -234,7 +241,8 @@ class LogRecovery:
     def _look_for_gap(self, next_offset: int, following: int | None) -> None:
         if following is not None and next_offset < following and not self._gaps_allowed:
             self._cut.append(
-                f"{self._name()}: offsets {next_offset} to {following - 1} are missing; the rest is served"
+                f"{self._name()}: offsets {next_offset} to {following - 1} are missing; the rest is served: if their "
+                "files are elsewhere, put them back and start again"
             )
 
     def _set_segment_aside(self, base: int, reason: str) -> None:
@@ -254,6 +262,10 @@ class LogRecovery:
         for offset in snapshot_offsets(self.directory) if self._has_snapshots else ():
             if offset > end_offset:
                 set_aside(snapshot_path(self.directory, offset))
+                self._cut.append(
+                    f"{self._name()}: the producer snapshot of offset {offset} was set aside as .cut: the log ends at "
+                    f"{end_offset}"
+                )
         wanted = self._without_txn_index(bases, end_offset)
         upper = min([end_offset, *wanted])
         start, entries = newest_snapshot(self.directory, upper) if self._has_snapshots else (0, [])

@@ -237,7 +237,7 @@ COUNTERS: Final = {Counter[row[0]]: _native_info(*row) for row in _native.COUNTE
     Counter.TRACE_NOTICES_DROPPED: CounterInfo("trace_notices_dropped", "lines",
         "Notices of connections and clients that found no room on their way to the tracer."),
     Counter.RECOVERY_DOUBTS: CounterInfo("recovery_doubts", "findings",
-                                         "What recovery cut, set aside or did not believe; a `log_cut` line each."),
+        "What recovery cut, set aside, missed or did not believe: a `log_cut` line or a file of `indexes_rebuilt`."),
     Counter.PARTITIONS_OFFLINE_AT_START: CounterInfo("partitions_offline_at_start", "partitions",
                                                      "Partitions whose directory could not be used at start."),
     Counter.STRAY_DIRECTORIES: CounterInfo("stray_directories", "directories",

@@ -32,7 +32,20 @@ def test_the_marker_speaks_for_the_directories_that_were_stopped(tmp_path):
     assert [found.of(name) for name in ("a-0", "a-1", "b-0")] == [True, False, False]
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{", b'{"unknown": 5}', b"\xff"])
+def test_the_marker_says_where_logs_began(world):
+    first, last = world.create(), world.create(partition=1, ordinal=1)
+    world.append(last, 4)
+    assert world.log.set_log_start(last.ordinal, 3) == 0
+    world.log.set_flags(world.create(partition=2, ordinal=2).ordinal, 0, ONLINE)
+    assert LogKeeper(world.keeper()).stop()
+    assert json.loads((world.path / MARKER).read_text())["logStarts"] == {"t-0": 0, "t-1": 3}
+    assert take_marker(str(world.path)).log_starts == {first.dir: 0, last.dir: 3}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b"{", b'{"unknown": 5}', b"\xff", b'{"logStarts": 5}', b'{"logStarts": {"t-0": "x"}}'],
+)
 def test_a_marker_that_cannot_be_understood_is_none(tmp_path, content):
     (tmp_path / MARKER).write_bytes(content)
     assert not take_marker(str(tmp_path)).clean
@@ -89,7 +102,7 @@ def test_the_marker_names_what_it_does_not_speak_for(world, damage):
     unknown = "unknown-0" if damage == "not loaded" else partition.dir
     assert world.events.named("not_all_logs_stopped")[0]["first"] == unknown
     found = take_marker(str(world.path))
-    assert found == (True, {unknown}) and found.of(sound.dir)
+    assert found[:2] == (True, {unknown}) and found.of(sound.dir)
 
 
 def test_a_partition_whose_replicas_are_elsewhere_is_no_doubt(world):
@@ -101,7 +114,7 @@ def test_a_partition_whose_replicas_are_elsewhere_is_no_doubt(world):
     world.partitions.all.append(elsewhere)
     assert LogKeeper(world.keeper()).stop() is True
     assert not world.events.named("not_all_logs_stopped")
-    assert take_marker(str(world.path)) == (True, frozenset())
+    assert take_marker(str(world.path)) == (True, frozenset(), {"t-0": 0})
 
 
 @pytest.mark.parametrize("damage", ["not synced", "snapshot", "checkpoint"])

@@ -128,6 +128,7 @@ def test_a_damaged_segment_is_cut_with_a_line(world):
     assert 21 < state.leo < 41 and state.active_base == 21
     lines = world.events.named("log_cut")
     assert len(lines) == 2 and "cut from" in lines[0]["what"] and "set aside as .cut" in lines[1]["what"]
+    assert world.counted == ["recovery_doubts"] * 2
     assert (world.path / partition.dir / f"{41:020d}.log.cut").exists(), "nothing is unlinked"
     assert world.append(partition, producer_id=99, producer_epoch=0, base_sequence=0).base_offset == state.leo
 
@@ -145,6 +146,7 @@ def test_indexes_not_as_a_clean_stop_leaves_them_are_made_again_with_one_line(wo
     assert [world.state(partition).leo for partition in partitions] == [60, 60]
     lines = world.events.named("indexes_rebuilt")
     assert [(line["files"], line["first"]) for line in lines] == ([(6, f"t-0/{0:020d}.index")] if clean else [])
+    assert world.counted == ["recovery_doubts"] * (6 if clean else 0)
 
 
 def test_a_sound_start_says_nothing_of_indexes_and_checkpoints(world):

@@ -105,3 +105,66 @@ def test_an_empty_log_is_made_without_a_word_where_nothing_is_missing(world, che
     world.reboot()
     assert world.state(partition).flags & ONLINE and world.state(partition).leo == (checkpoint or 0)
     assert world.events.named("log_cut") == world.counted == []
+
+
+def lose_segment(world, partition, base, target):
+    """Every file of it, to another place."""
+    for name in world.files(partition):
+        if name.startswith(f"{base:020d}."):
+            (world.path / partition.dir / name).rename(target / name)
+
+
+def test_a_first_segment_that_is_missing_after_a_clean_stop_is_told_once(world, tmp_path_factory):
+    partition, away = filled(world), tmp_path_factory.mktemp("away")
+    before, records = compared(world, partition), world.records(partition)
+    assert LogKeeper(world.keeper()).stop()
+    lose_segment(world, partition, 0, away)
+    for _ in range(2):
+        world.reboot()
+        assert (world.state(partition).log_start, world.state(partition).leo) == (21, 60)
+        [line] = world.events.named("log_cut")
+        assert "offsets 0 to 20 were there at the last stop" in line["what"] and "put them back" in line["what"]
+        assert world.counted == ["recovery_doubts"]
+        assert LogKeeper(world.keeper()).stop()
+    for path in away.iterdir():
+        path.rename(world.path / partition.dir / path.name)
+    world.reboot()
+    assert compared(world, partition) == before and world.records(partition) == records
+    assert len(world.counted) == 1
+
+
+@pytest.mark.parametrize("case", ["killed", "compacted", "another log directory's", "deleted", "below the log start"])
+def test_a_first_segment_that_nobody_misses_is_not_told(world, tmp_path_factory, case):
+    partition = filled(world, cleanup_policy="compact" if case == "compacted" else "delete")
+    keeper = LogKeeper(world.keeper())
+    if case in ("deleted", "below the log start"):
+        assert world.log.set_log_start(partition.ordinal, 30) == 0
+        keeper.checkpoints.log_start_moved(partition)
+    if case == "deleted":
+        keeper.retention.retain(partition)
+    assert keeper.stop()
+    if case == "killed":
+        (world.path / MARKER).unlink()
+    if case == "another log directory's":
+        (world.path / MARKER).write_text('{"version": 0}')
+    if case != "deleted":
+        lose_segment(world, partition, 0, tmp_path_factory.mktemp("away"))
+    world.reboot()
+    assert world.state(partition).log_start == (30 if case in ("deleted", "below the log start") else 21)
+    assert world.events.named("log_cut") == world.counted == []
+
+
+@pytest.mark.parametrize(("lost", "told"), [(".", 1), (".log", 2)])
+def test_a_gap_and_the_indexes_of_a_lost_log_are_told_and_counted(world, lost, told):
+    partition = filled(world)
+    for name in world.files(partition):
+        if name.startswith(f"{21:020d}{lost}"):
+            (world.path / partition.dir / name).unlink()
+    world.reboot()
+    lines = [line["what"] for line in world.events.named("log_cut")]
+    assert len(lines) == told and world.counted == ["recovery_doubts"] * told
+    assert "offsets 21 to 40 are missing; the rest is served" in lines[-1]
+    if told == 2:
+        assert f"2 index files without a log were set aside as .cut, the first is {21:020d}.index" in lines[0]
+        assert len(world.files(partition, ".cut")) == 2
+    assert all("put them back and start again" in line for line in lines)

@@ -35,7 +35,8 @@ def test_a_gap_is_told_and_everything_behind_it_is_served(tmp_path):
     (tmp_path / name_of(15)).unlink()
     found = recover(tmp_path)
     assert (found.log_start, found.active.next_offset, found.segment_count) == (0, 45, 2)
-    assert found.cut == [f"{tmp_path.name}: offsets 15 to 29 are missing; the rest is served"]
+    assert len(found.cut) == 1 and f"{tmp_path.name}: offsets 15 to 29 are missing; the rest is served" in found.cut[0]
+    assert "put them back and start again" in found.cut[0]
     assert recover(tmp_path, gaps_allowed=True).cut == []
 
 
@@ -147,7 +148,11 @@ def test_only_what_was_given_up_is_unlinked(tmp_path):
     for name in gone + kept:
         (tmp_path / name).write_bytes(b"something")
     (tmp_path / name_of(90, ".index")).write_bytes(b"x" * 8)
-    recover(tmp_path)
+    found = recover(tmp_path)
+    assert (
+        len(found.cut) == 1
+        and f"1 index files without a log were set aside as .cut, the first is {name_of(90, '.index')}" in found.cut[0]
+    )
     names = os.listdir(tmp_path)
     assert not set(gone) & set(names) and set(kept) <= set(names)
     assert f"{name_of(90, '.index')}.cut" in names, "an index without its log is kept aside"
@@ -157,7 +162,9 @@ def test_snapshots_of_what_is_missing_are_set_aside(tmp_path):
     segments(tmp_path, 0)
     for offset in (15, 500):
         write_snapshot(str(tmp_path), offset, [ProducerEntry(9, 0, 4, 5, 0, 123)])
-    recover(tmp_path)
+    assert recover(tmp_path).cut == [
+        f"{tmp_path.name}: the producer snapshot of offset 500 was set aside as .cut: the log ends at 15"
+    ]
     assert os.path.exists(snapshot_path(str(tmp_path), 15))
     assert os.path.exists(snapshot_path(str(tmp_path), 500) + ".cut")
 
