@@ -6,6 +6,7 @@ from tests.harness.kept_blocks import collect
 
 
 def open_descriptors() -> set[str]:
-    """Their numbers. What lies about as garbage would close its own later, between two looks: it goes first."""
+    """Their numbers. What lies about as garbage would close its own later, between two looks: it goes first. What an
+    earlier test left to a thread of its own may go, too: so compare by <=."""
     collect()
     return set(os.listdir("/proc/self/fd"))

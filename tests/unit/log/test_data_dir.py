@@ -317,7 +317,7 @@ def test_a_lock_that_was_not_taken_leaves_no_descriptor(directory, monkeypatch, 
         patched.setattr(getattr(data_dir, module), name, refuse(number))
         with pytest.raises(raised):
             data_dir.lock(directory)
-    assert open_descriptors() == before
+    assert open_descriptors() <= before
     there = os.path.exists(os.path.join(directory, data_dir.LOCK_FILE))
     assert there is (name not in ("truncate", "write")), "an empty file tells nobody anything"
 
@@ -325,7 +325,7 @@ def test_a_lock_that_was_not_taken_leaves_no_descriptor(directory, monkeypatch, 
 def test_a_lock_on_a_file_that_was_taken_away_keeps_nobody_out(directory, monkeypatch):
     before = open_descriptors()
     monkeypatch.setattr(data_dir, "_is_still", lambda name, descriptor: False)
-    assert data_dir._try_lock(directory) is None and open_descriptors() == before
+    assert data_dir._try_lock(directory) is None and open_descriptors() <= before
 
 
 def test_asking_for_the_holder_leaves_no_descriptor(directory):
@@ -333,7 +333,7 @@ def test_asking_for_the_holder_leaves_no_descriptor(directory):
     assert data_dir.holder(directory) is None
     taken = data_dir.lock(directory)
     taken.close()
-    assert data_dir.holder(directory) is None and open_descriptors() == before
+    assert data_dir.holder(directory) is None and open_descriptors() <= before
 
 
 @pytest.mark.parametrize("byte", [0, 1, 10**9])

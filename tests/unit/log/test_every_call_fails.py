@@ -125,7 +125,7 @@ def logs_of(world: LogWorld) -> PartitionLogs:
 
 def unchanged_descriptors(world: LogWorld, before: set[str]) -> None:
     world.log.close_cached(0)
-    assert open_descriptors() == before
+    assert open_descriptors() <= before
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -267,7 +267,7 @@ def test_a_deleted_directory_is_removed_at_the_next_turn(tmp_path):
         if isinstance(ended, OSError):
             remove()
         assert not [name for name in os.listdir(world.path) if name.endswith(DELETE_SUFFIX)]
-        assert open_descriptors() == before
+        assert open_descriptors() <= before
         world.close()
 
     assert {_native.IO_UNLINK, _native.IO_LIST, _native.IO_STATUS} <= each_call(run, (*PASSING, errno.EIO))
@@ -296,7 +296,7 @@ def test_a_data_directory_is_taken_whatever_was_short_for_a_moment(tmp_path):
         held, meta = ended
         assert data_dir.read_meta(str(path)) == meta and data_dir.holder(str(path)) == os.getpid()
         held.close()
-        assert open_descriptors() == before
+        assert open_descriptors() <= before
         assert sorted(os.listdir(path)) == [".lock", "meta.properties"]
 
     assert len(each_call(run, (*PASSING, *FULL, *BROKEN))) >= 6

@@ -279,4 +279,4 @@ def test_a_closed_watch_holds_no_descriptor(world):
     watch.take()
     assert len(open_descriptors()) == len(before) + 2, "the stream, and what the caller waits for"
     watch.close()
-    assert open_descriptors() == before
+    assert open_descriptors() <= before

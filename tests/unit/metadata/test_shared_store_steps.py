@@ -119,7 +119,7 @@ def test_one_at_a_time_opens_the_file(store, time, monkeypatch, tmp_path, tries,
         ):
             raise AssertionError
     assert set(asked) == {f"{tmp_path}/.opening"} and time.slept == [0.005] * min(tries, 11)
-    assert open_descriptors() == before
+    assert open_descriptors() <= before
     assert (tmp_path / ".opening").stat().st_mode & 0o777 == 0o600
 
 

@@ -104,7 +104,7 @@ def test_the_name_of_a_new_file_survives_it_too(path, monkeypatch):
     made = SqliteStore(path)
     assert synced == [str(path.parent)]
     made.close()
-    assert open_descriptors() == before
+    assert open_descriptors() <= before
     monkeypatch.chdir(path.parent)
     SqliteStore("here.db").close()
     assert synced == [str(path.parent)] * 2
@@ -125,7 +125,7 @@ def test_a_file_that_is_none_is_named_and_no_descriptor_stays(path):
     before = open_descriptors()
     with pytest.raises(StoreError, match=f"^{re.escape(str(path))} cannot be used as metadata store: "):
         SqliteStore(path)
-    assert open_descriptors() == before
+    assert open_descriptors() <= before
 
 
 def test_a_copy_of_the_one_file_is_a_copy_of_the_store(opened, path, tmp_path):

@@ -62,7 +62,7 @@ def test_who_has_been_rung_often_enough_holds_nobody_up(bells, tmp_path):
     os.close(descriptor)
     before = open_descriptors()
     ring_all(tmp_path)
-    assert rung(bells[1]) and open_descriptors() == before
+    assert rung(bells[1]) and open_descriptors() <= before
     bells[0].drain()
     assert not rung(bells[0])
 

@@ -109,7 +109,7 @@ def test_a_core_that_is_just_being_made(size):
     before = open_descriptors()
     with _holder(bytes(size)) as pid, pytest.raises(CoreError, match="is just being made"):
         CoreView(pid)
-    assert open_descriptors() == before
+    assert open_descriptors() <= before
 
 
 def test_the_magic_number_is_written_last():

@@ -55,7 +55,7 @@ def test_a_header_that_finds_no_room_leaves_neither_file_nor_descriptor(tmp_path
     with monkeypatch.context() as patched, pytest.raises(OSError, match="full"):
         patched.setattr(segment_writer, "_write_all", full)
         segment_writer.create(tmp_path, OPENED, PROGRESS)
-    assert list(tmp_path.iterdir()) == [] and open_descriptors() == before
+    assert list(tmp_path.iterdir()) == [] and open_descriptors() <= before
 
 
 def test_a_name_that_is_taken_is_passed_over_as_long_as_there_are_any(tmp_path, monkeypatch):
