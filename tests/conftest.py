@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness import groups
+from tests.harness import groups, kept_blocks
 from tests.harness.broker import wait_until
 from tests.harness.groups import CHILD_CAME_OUT
 from tests.harness.leftovers import left_names, left_processes
@@ -107,9 +107,12 @@ def pytest_collection():
 
 
 def pytest_runtest_teardown(item, nextitem):
-    """The parsed source of the package is millions of objects: gone with the last test that reads it."""
+    """The parsed source of the package is millions of objects: gone with the last test that reads it. And a file whose
+    tests took stock of memory leaves nothing that no search for garbage looks at."""
     if groups.group_of(item.nodeid) == groups.SOURCE != (nextitem and groups.group_of(nextitem.nodeid)):
         source_tree.forget()
+    if nextitem is None or nextitem.path != item.path:
+        kept_blocks.look_again()
 
 
 @pytest.hookimpl(optionalhook=True)

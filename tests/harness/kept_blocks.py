@@ -18,10 +18,24 @@ def kept(work) -> int:
     return min(_kept(work) for _ in range(LOOKS))
 
 
+_frozen: list[bool] = []
+
+
 def collect() -> None:
-    """Collect all garbage, and look no more at what is none: late in a suite each look would take half a second."""
+    """Collect all garbage, and look no more at what is none until the file's last test is over (`look_again`): late in a
+    suite each look would take half a second."""
     gc.collect()
     gc.freeze()
+    _frozen[:] = [True]
+
+
+def look_again() -> None:
+    """What was no garbage when it was looked at may be by now, and hold descriptors."""
+    if _frozen:
+        _frozen.clear()
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
 
 
 def _kept(work) -> int:

@@ -1,6 +1,7 @@
 """The tracer's loop with a context made by hand (in a broker: tests/integration)."""
 
 import os
+import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -46,6 +47,8 @@ class Context:
         self.trace_notices_fd, self.tell_fd = os.pipe2(os.O_NONBLOCK)
         self.wakeup_fd, self._write = os.pipe()
         self.trace_bell_fd = os.eventfd(0, os.EFD_NONBLOCK)
+        opened = (self.trace_notices_fd, self.tell_fd, self.wakeup_fd, self._write, self.trace_bell_fd)
+        weakref.finalize(self, lambda: [os.close(each) for each in opened])  # a process's go with it
         self.turns, self.gone = turns, gone
 
     def _log(self, event, **fields):
