@@ -22,8 +22,8 @@ _frozen: list[bool] = []
 
 
 def collect() -> None:
-    """Collect all garbage, and look no more at what is none until the file's last test is over (`look_again`): late in a
-    suite each look would take half a second."""
+    """Collect all garbage, and look no more at what is none until the file's last test is over (`look_again`): late in
+    a suite each look would take half a second."""
     gc.collect()
     gc.freeze()
     _frozen[:] = [True]
