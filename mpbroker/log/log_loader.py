@@ -122,7 +122,7 @@ class LogLoader:
         self._unsound += recovered.unsound
         for _ in recovered.unsound:
             self._count("recovery_doubts")
-        for sentence in [*recovered.cut, *self._lost_beginning(partition, recovered)]:
+        for sentence in [*recovered.cut, *self._missed(partition, recovered)]:
             self._count("recovery_doubts")
             self._events.warning("log_cut", partition=partition.dir, what=sentence)
         state = self._state(recovered, epoch)
@@ -153,16 +153,22 @@ class LogLoader:
             disk.sync_directory(directory)  # what was set aside must not come back when the log has grown up to it
         return recovered, rows, epoch, self._flushed(partition, directory, recovered)
 
-    def _lost_beginning(self, partition: PartitionToLoad, recovered: RecoveredLog) -> list[str]:
-        """A sentence if a log begins above where it began when the broker stopped cleanly. (What compaction takes away
-        is not missing.)"""
-        began = self.last_stop.log_starts.get(partition.dir)
-        is_compacted = "compact" in partition.settings.cleanup_policy
-        if began is None or is_compacted or recovered.log_start <= began:
+    def _missed(self, partition: PartitionToLoad, recovered: RecoveredLog) -> list[str]:
+        """A sentence if a log begins above where it began when the broker stopped cleanly, or is of fewer segments.
+        (What compaction takes away is not missing; of what recovery found to be missing it has said so.)"""
+        began = self.last_stop.log_starts.get(partition.dir, recovered.log_start)
+        gone = self.last_stop.segments.get(partition.dir, 0) - recovered.segment_count
+        if "compact" in partition.settings.cleanup_policy:
+            return []
+        if recovered.log_start > began:
+            missing = f"offsets {began} to {recovered.log_start - 1}"
+        elif gone > 0 and not recovered.cut:
+            missing = f"{gone} segments of {gone + recovered.segment_count}"
+        else:
             return []
         return [
-            f"{partition.dir}: offsets {began} to {recovered.log_start - 1} were there at the last stop and are "
-            "missing now; the rest is served: if their files are elsewhere, put them back and start again"
+            f"{partition.dir}: {missing} were there at the last stop and are missing now; the rest is served: if their "
+            "files are elsewhere, put them back and start again"
         ]
 
     def _say_offline(self, partition: PartitionToLoad, directory: str, error: OSError) -> None:

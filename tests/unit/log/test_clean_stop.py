@@ -114,7 +114,7 @@ def test_a_partition_whose_replicas_are_elsewhere_is_no_doubt(world):
     world.partitions.all.append(elsewhere)
     assert LogKeeper(world.keeper()).stop() is True
     assert not world.events.named("not_all_logs_stopped")
-    assert take_marker(str(world.path)) == (True, frozenset(), {"t-0": 0})
+    assert take_marker(str(world.path)) == (True, frozenset(), {"t-0": 0}, {})
 
 
 @pytest.mark.parametrize("damage", ["not synced", "snapshot", "checkpoint"])

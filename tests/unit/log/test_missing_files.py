@@ -133,6 +133,34 @@ def test_a_first_segment_that_is_missing_after_a_clean_stop_is_told_once(world, 
     assert len(world.counted) == 1
 
 
+@pytest.mark.parametrize(
+    ("policy", "start", "told"),
+    [("delete", 0, "1 segments of 4 were there"), ("delete", 30, "1 segments of 3"), ("compact", 0, "")],
+)
+def test_a_segment_in_the_middle_that_is_missing_after_a_clean_stop_is_told_once(
+    world, tmp_path_factory, policy, start, told
+):
+    """No log is read behind a clean stop, so they are counted: those that reach beyond the log start."""
+    partition, away = filled(world, cleanup_policy=policy), tmp_path_factory.mktemp("away")
+    world.roll(partition)
+    assert world.append(partition, size=300).error == 0
+    keeper = LogKeeper(world.keeper())
+    assert world.log.set_log_start(partition.ordinal, start) == 0
+    keeper.checkpoints.log_start_moved(partition)
+    assert keeper.stop()
+    lose_segment(world, partition, 41, away)
+    for _ in range(2):
+        world.reboot()
+        assert world.state(partition).leo == 61
+        lines = [line["what"] for line in world.events.named("log_cut")]
+        assert len(lines) == len(world.counted) == bool(told) and all(told in line for line in lines)
+        assert LogKeeper(world.keeper()).stop()
+    for path in away.iterdir():
+        path.rename(world.path / partition.dir / path.name)
+    world.reboot()
+    assert world.log.segments(partition.ordinal)[-3:] == [21, 41, 60] and len(world.counted) == bool(told)
+
+
 @pytest.mark.parametrize("case", ["killed", "compacted", "another log directory's", "deleted", "below the log start"])
 def test_a_first_segment_that_nobody_misses_is_not_told(world, tmp_path_factory, case):
     partition = filled(world, cleanup_policy="compact" if case == "compacted" else "delete")
