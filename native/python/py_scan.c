@@ -1,6 +1,8 @@
 /* Binds log_scan.h: scan_segment(log_fd, index_fd, time_index_fd, base_offset, index_interval_bytes, check_crc, visit,
- * start_bytes=0, start_offset=base_offset, max_timestamp=-1, max_timestamp_offset=base_offset) → SegmentScan. `visit(base_offset, last_offset, max_timestamp, producer_id, epoch, first_sequence, record_count,
- * attributes, marker, coordinator_epoch)` is called for batches that carry a producer id; None: for none. I/O errors raise OSError. */
+ * start_bytes=0, start_offset=-1, max_timestamp=-1, max_timestamp_offset=-1) → SegmentScan. Without start_bytes it starts
+ * at base_offset, whatever start_offset says. `visit(base_offset, last_offset, max_timestamp, producer_id, epoch,
+ * first_sequence, record_count, attributes, marker, coordinator_epoch)` is called for batches that carry a producer id;
+ * None: for none. I/O errors raise OSError. */
 #include "python/module.h"
 
 #include <errno.h>
