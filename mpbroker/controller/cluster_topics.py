@@ -207,23 +207,24 @@ class ClusterTopics:
             name = self._rows.who(ordinal).dir
             assignment_clear(self._core, ordinal)
             self._logs.hide(ordinal)
-            if name:
-                self._retire(name, topic_id, suffix)
-            if name and suffix == STRAY_SUFFIX:
+            renamed = self._retire(name, topic_id, suffix) if name else None
+            if renamed and suffix == STRAY_SUFFIX:
                 self._count("stray_directories")
-                self._log.warning("stray_set_aside", directory=name, renamed=suffix)
+                self._log.warning("stray_set_aside", directory=name, renamed=renamed)
             self._crash_point("agent.partition_forgotten")
         self._rows.release(list(ordinals.values()))
         if row is not None:
             self._snapshot.release(row)
 
-    def _retire(self, name: str, topic_id: bytes, suffix: str) -> None:
-        """A failure leaves the directory as it is; the next start sets it aside."""
+    def _retire(self, name: str, topic_id: bytes, suffix: str) -> str | None:
+        """The new name, if it got one. A failure leaves the directory as it is; the next start sets it aside."""
+        renamed = None
         try:
-            self._logs.retire(name, topic_id, suffix)
+            renamed = self._logs.retire(name, topic_id, suffix)
             self._logs.sync()
         except OSError as error:
             self._log.warning("topic_deletion_waits", topic=name, detail=str(error))
+        return renamed
 
     def _show(self, topic: TopicState) -> None:
         self._rows.link(topic.ordinals)

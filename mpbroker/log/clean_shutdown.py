@@ -79,5 +79,5 @@ def _parse(content: bytes) -> CleanStop:
             {str(name): int(number) for name, number in said.get(key, {}).items()} for key in ("logStarts", "segments")
         )
         return CleanStop(True, frozenset(map(str, said.get("unknown", []))), log_starts, segments)
-    except (ValueError, AttributeError, TypeError):
+    except (ValueError, AttributeError, TypeError, OverflowError):
         return CleanStop(False)

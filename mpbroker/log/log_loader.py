@@ -163,7 +163,7 @@ class LogLoader:
         if recovered.log_start > began:
             missing = f"offsets {began} to {recovered.log_start - 1}"
         elif gone > 0 and not recovered.cut:
-            missing = f"{gone} segments of {gone + recovered.segment_count}"
+            missing = f"segments ({gone} of {gone + recovered.segment_count})"
         else:
             return []
         return [

@@ -227,6 +227,13 @@ static inline void fixture_let_go(const struct fixture_holder *holder)
     CHECK(waitpid(holder->process, &status, 0) == holder->process && status == 0);
 }
 
+/* Another process gets the partition: this one has let go. */
+static inline void fixture_is_free(struct fixture *f, uint32_t ordinal)
+{
+    const struct fixture_holder holder = fixture_hold(f, ordinal);
+    fixture_let_go(&holder);
+}
+
 struct batch_spec {
     int32_t records;
     int64_t producer_id; /* -1: none */

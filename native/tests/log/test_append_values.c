@@ -15,13 +15,6 @@ static struct fixture f;
 static struct mpb_partition *row(void) { return &f.core.partitions[0]; }
 static const struct mpb_partition_copy *now(void) { return mpb_partition_in_force(row()); }
 
-/* Another process gets the lock: this one has let go. */
-static void is_free(void)
-{
-    const struct fixture_holder holder = fixture_hold(&f, 0);
-    fixture_let_go(&holder);
-}
-
 /* ------------------------------------------------------------------ the intent */
 static struct mpb_intent seen;
 static uint64_t seen_selector;
@@ -168,7 +161,7 @@ static void not_verified(void)
         CHECK_EQ(result.error, ready ? MPB_ERR_INVALID_TXN_STATE : MPB_ERR_NOT_ENOUGH_REPLICAS);
         CHECK(result.base_offset == -1 && result.end_offset == -1 && result.append_time_ms == -1);
         CHECK(!mpb_cell_read(&f.core, ENTRY, CELL, fill, &result) && now()->leo == 0);
-        is_free();
+        fixture_is_free(&f, 0);
     }
     CHECK_EQ(mpb_txn_verify(&f.log, 0, NULL, 8, 3, MPB_NO_GUARD), 0);
     struct batch_spec newer = spec;
@@ -179,7 +172,7 @@ static void not_verified(void)
     result = append_batch(&f.log, &options, 0, ENTRY, CELL, &old); /* of an epoch that is over */
     CHECK(result.error == MPB_ERR_INVALID_PRODUCER_EPOCH && !result.unverified && result.append_time_ms == -1);
     CHECK(mpb_cell_read(&f.core, ENTRY, CELL, fill, &result) && result.error == MPB_ERR_INVALID_PRODUCER_EPOCH);
-    is_free();
+    fixture_is_free(&f, 0);
     fixture_close(&f);
 }
 
@@ -193,27 +186,27 @@ static void free_behind_every_answer(void)
     fixture_partition(&f, 0);
     fixture_fill(&f, ENTRY, 2);
     CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 0, ENTRY, CELL, &first).error, 0);
-    is_free();
+    fixture_is_free(&f, 0);
     CHECK(append_batch(&f.log, &FIX_OPTIONS, 0, ENTRY, CELL, &first).replayed);
-    is_free();
+    fixture_is_free(&f, 0);
     CHECK(append_batch(&f.log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &first).duplicate);
-    is_free();
+    fixture_is_free(&f, 0);
     CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &gap).error,
              MPB_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER);
-    is_free();
+    fixture_is_free(&f, 0);
     mpb_append_not_synced(&f.log, &request, MPB_ERR_KAFKA_STORAGE_ERROR, &result);
-    is_free();
+    fixture_is_free(&f, 0);
     mpb_append_refuse(&f.log, &request, MPB_ERR_INVALID_RECORD, &result);
-    is_free();
+    fixture_is_free(&f, 0);
     fixture_fill(&f, ENTRY, 2);
     mpb_append_refuse(&f.log, &request, MPB_ERR_INVALID_RECORD, &result);
-    is_free();
+    fixture_is_free(&f, 0);
     let_fail(MPB_IO_WRITE, 0, ENOSPC, 1);
     struct batch_spec second = numbered(7, 2, 2);
     result = append_batch(&f.log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &second);
     mpb_io_fault = NULL;
     CHECK(result.error == MPB_ERR_KAFKA_STORAGE_ERROR && result.base_offset == -1 && result.end_offset == -1);
-    is_free();
+    fixture_is_free(&f, 0);
     CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &second).base_offset, 2);
     fixture_close(&f);
 }
@@ -284,7 +277,7 @@ static void who_is_rung_by_a_follower(void)
     request.length = 0;
     mpb_append_follower(&f.log, &options, &request, &out);
     CHECK(out.error == 0 && out.batches == 0 && rung() == (READERS | WAITERS));
-    is_free();
+    fixture_is_free(&f, 0);
     fixture_close(&f);
 }
 

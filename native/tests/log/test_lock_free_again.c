@@ -3,6 +3,7 @@
 #include "tests/log/append_scenarios.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <time.h>
 
@@ -20,12 +21,6 @@ enum { WAITER = 9 };
 static struct fixture f;
 
 static struct mpb_partition *row(void) { return &f.core.partitions[0]; }
-
-static void is_free(void)
-{
-    const struct fixture_holder holder = fixture_hold(&f, 0);
-    fixture_let_go(&holder);
-}
 
 static bool rung(void)
 {
@@ -52,7 +47,7 @@ static void marks(void)
         mpb_store_relaxed(&row()->busy_since_ns, MARKS[i]);
         CHECK(!mpb_partition_is_busy(&f.log, 0));
         CHECK(rung() && mpb_load_relaxed(&row()->busy_since_ns) == 0);
-        is_free();
+        fixture_is_free(&f, 0);
     }
     fixture_close(&f);
 }
@@ -64,23 +59,23 @@ static void free_behind_a_refusal(void)
     fixture_open(&f);
     fixture_partition(&f, 0);
     CHECK_EQ(mpb_partition_lock_usable(&f.log, 0, WRONG), MPB_ERR_UNKNOWN_TOPIC_OR_PARTITION);
-    is_free();
+    fixture_is_free(&f, 0);
     CHECK_EQ(mpb_partition_set_log_start(&f.log, 0, 1), MPB_ERR_OFFSET_OUT_OF_RANGE);
-    is_free();
+    fixture_is_free(&f, 0);
     CHECK_EQ(mpb_truncate(&f.log, 0, -1), MPB_ERR_OFFSET_OUT_OF_RANGE);
-    is_free();
+    fixture_is_free(&f, 0);
     CHECK_EQ(mpb_truncate_follower(&f.log, 0, 0, 3, 7000), MPB_ERR_FENCED_LEADER_EPOCH);
-    is_free();
+    fixture_is_free(&f, 0);
     CHECK_EQ(mpb_start_at(&f.log, 0, 5, 3, 7000), MPB_ERR_FENCED_LEADER_EPOCH);
-    is_free();
+    fixture_is_free(&f, 0);
     int64_t start = -1;
     CHECK_EQ(mpb_delete_records(&f.log, 0, NULL, 1, &start), MPB_ERR_OFFSET_OUT_OF_RANGE);
     CHECK_EQ(start, -1);
-    is_free();
+    fixture_is_free(&f, 0);
     CHECK_EQ(mpb_partition_set_flags(&f.log, 0, 0, MPB_PART_ONLINE), 0);
-    is_free();
+    fixture_is_free(&f, 0);
     CHECK_EQ(mpb_partition_lock_usable(&f.log, 0, NULL), MPB_ERR_KAFKA_STORAGE_ERROR);
-    is_free();
+    fixture_is_free(&f, 0);
     fixture_close(&f);
 }
 
@@ -127,7 +122,7 @@ static void held_and_waited_for(void)
     CHECK_EQ(mpb_partition_lock(&f.log, 0), 0);
     mpb_partition_unlock(&f.log, 0);
     CHECK_EQ(counted(&f, MPB_C_LOG_LOCKS_INHERITED), 1);
-    is_free();
+    fixture_is_free(&f, 0);
     fixture_close(&f);
 }
 
@@ -214,7 +209,7 @@ static void snapshots(void)
     memset(&seen, 0, sizeof seen);
     CHECK(mpb_partition_snapshot(&f.log, 0, &seen) == 0 && memcmp(&seen, in_force, sizeof seen) == 0);
     CHECK_EQ(counted(&f, MPB_C_LOG_SNAPSHOTS_LOCKED), 1);
-    is_free();
+    fixture_is_free(&f, 0);
     const struct fixture_holder holder = fixture_hold(&f, 0);
     CHECK_EQ(mpb_partition_snapshot(&f.log, 0, &seen), MPB_ERR_REQUEST_TIMED_OUT);
     CHECK(counted(&f, MPB_C_LOG_SNAPSHOTS_LOCKED) > 2); /* not at the first try */
@@ -264,12 +259,12 @@ static void a_flush_of_a_busy_partition(void)
     next = 0;
     CHECK(mpb_log_unflushed(&f.log, false, &next, out, 2) == 1 && out[0] == 0 && out[1] == 7);
     CHECK(mpb_log_flush(&f.log, 0, &flushed) == 0 && flushed == 2);
-    is_free();
+    fixture_is_free(&f, 0);
     next = 0;
     CHECK(mpb_log_unflushed(&f.log, false, &next, out, 2) == 0 && next == 1);
     CHECK_EQ(mpb_log_set_flushed(&f.log, 0, 1), 0);
     CHECK_EQ(mpb_load_relaxed(&row()->flushed_offset), 1);
-    is_free();
+    fixture_is_free(&f, 0);
     fixture_close(&f);
 }
 
@@ -364,7 +359,7 @@ static void verified_in_anothers_row(void)
     CHECK(at != 0 && mpb_txn_epochs_of(&f.core.producers[at - 1]).verified == 2);
     for (int i = 0; i < FIX_PRODUCERS - 1; i++)
         CHECK(mpb_producer_find(&f.core, &f.core.partitions[1], 100 + i) != 0);
-    is_free();
+    fixture_is_free(&f, 0);
     fixture_close(&f);
 }
 
@@ -382,7 +377,7 @@ static void verified_by_making_room(void)
     CHECK_EQ(mpb_txn_verify(&f.log, 0, NULL, 7, 2, MPB_NO_GUARD), 0);
     CHECK(mpb_producer_find(&f.core, row(), 7) != 0 && counted(&f, MPB_C_LOG_PRODUCERS_FULL) == 0);
     CHECK_EQ(counted(&f, MPB_C_LOG_PRODUCERS_REPLACED), 1);
-    is_free();
+    fixture_is_free(&f, 0);
     fixture_close(&f);
     fixture_open(&f);
     fixture_replicate(&f);
@@ -390,7 +385,7 @@ static void verified_by_making_room(void)
     CHECK_EQ(mpb_become(&f.log, 0, &role), 0);
     CHECK_EQ(mpb_txn_verify(&f.log, 0, NULL, 7, 2, MPB_NO_GUARD), MPB_ERR_NOT_LEADER_OR_FOLLOWER);
     CHECK_EQ(mpb_producer_find(&f.core, row(), 7), 0);
-    is_free();
+    fixture_is_free(&f, 0);
     fixture_close(&f);
 }
 
@@ -429,15 +424,6 @@ static void sizes_of_the_cache(void)
     fixture_close(&f);
 }
 
-static int opened;
-
-static int count_opens(enum mpb_io_call call, size_t *limit)
-{
-    (void)limit;
-    opened += call == MPB_IO_OPEN;
-    return 0;
-}
-
 /* Segments are spread over the sets: some for each, none of which has to make room; of any partition. */
 static void use_of_the_cache(void)
 {
@@ -449,15 +435,14 @@ static void use_of_the_cache(void)
     int fds[SEGMENTS];
     for (int i = 0; i < SEGMENTS; i++)
         CHECK_EQ(mpb_segment_create(&f.log, of, 100 * i), 0);
-    mpb_io_fault = count_opens;
     for (int round = 0; round < 2; round++) {
-        opened = 0;
+        let_fail(MPB_IO_OPEN, 0, 0, INT_MAX); /* none fails: they are counted */
         for (int i = 0; i < SEGMENTS; i++) {
             int fd = mpb_segment_fd(&f.log, of, &copy, 100 * i, MPB_FILE_LOG);
             CHECK(fd >= 0 && (round == 0 || fd == fds[i]));
             fds[i] = fd;
         }
-        CHECK_EQ(opened, round == 0 ? SEGMENTS : 0);
+        CHECK_EQ(failing_calls.failed, round == 0 ? SEGMENTS : 0);
     }
     mpb_io_fault = NULL;
     fixture_close(&f);

@@ -3,6 +3,7 @@
 #include "tests/log/append_scenarios.h"
 
 #include <errno.h>
+#include <limits.h>
 
 #include "log/aborted.h"
 #include "log/ended.h"
@@ -21,12 +22,6 @@ static struct fixture f;
 
 static struct mpb_partition *row(void) { return &f.core.partitions[0]; }
 static const struct mpb_partition_copy *now(void) { return mpb_partition_in_force(row()); }
-
-static void is_free(void)
-{
-    const struct fixture_holder holder = fixture_hold(&f, 0);
-    fixture_let_go(&holder);
-}
 
 static bool rung(void)
 {
@@ -235,7 +230,7 @@ static void appends_without_room(void)
         CHECK_EQ(left, FIX_PRODUCERS - (which != OF_NOBODY));
         memset(&again, 0, sizeof again);
         CHECK(mpb_cell_read(&f.core, ENTRY, 0, fill, &again) && again.error == error);
-        is_free();
+        fixture_is_free(&f, 0);
         fixture_close(&f);
     }
 }
@@ -315,15 +310,6 @@ static void entries_of_aborted_ones(void)
     fixture_close(&f);
 }
 
-static int syncs;
-
-static int count_syncs(enum mpb_io_call call, size_t *limit)
-{
-    (void)limit;
-    syncs += call == MPB_IO_SYNC;
-    return 0;
-}
-
 /* A marker that was cut away again is nothing that a flush has to write; and a flush keeps no descriptor. */
 static void a_cut_abort_is_not_flushed(void)
 {
@@ -339,11 +325,10 @@ static void a_cut_abort_is_not_flushed(void)
     end_transaction(4, false);
     CHECK_EQ(mpb_truncate(&f.log, 0, 4), 0);
     CHECK(now()->aborted_end == 4 && now()->txn_index_bytes == 0);
-    syncs = 0;
-    mpb_io_fault = count_syncs;
+    let_fail(MPB_IO_SYNC, 0, 0, INT_MAX); /* none fails: they are counted */
     CHECK(mpb_log_flush(&f.log, 0, &flushed) == 0 && flushed == 4);
     mpb_io_fault = NULL;
-    CHECK_EQ(syncs, 1); /* the log alone, of a segment that was flushed before */
+    CHECK_EQ(failing_calls.failed, 1); /* the log alone, of a segment that was flushed before */
     CHECK_EQ(mpb_roll(&f.log, 0, 7000), 0);
     CHECK_EQ(append(0, &spec).error, 0);
     CHECK(mpb_log_flush(&f.log, 0, &flushed) == 0 && flushed == 6);
@@ -379,7 +364,7 @@ static void rows_in_use(void)
     CHECK(waitpid(other, &status, 0) == other && status == 0);
     mpb_partition_unlock(&f.log, 0);
     CHECK(mpb_load_relaxed(&row()->intent.word) == 0 && now()->leo == 60);
-    is_free();
+    fixture_is_free(&f, 0);
     row()->intent.target = mpb_load_relaxed(&row()->selector) + 1;
     mpb_intent_set(&f.log, row(), MPB_INTENT_APPEND);
     mpb_segment_close_all(&f.log);
@@ -432,7 +417,7 @@ static void begun_anew(void)
     CHECK_EQ(mpb_start_at(&f.log, 0, 0, 5, 7000), 0);
     CHECK(rung() && now()->leo == 0 && now()->log_start == 0 && now()->segment_count == 1);
     CHECK(mpb_load_relaxed(&replicas->ended_end) == 0 && mpb_ended_least(replicas, 0) == INT64_MAX);
-    is_free();
+    fixture_is_free(&f, 0);
     fixture_close(&f);
 }
 

@@ -23,7 +23,7 @@ class World:
         self.dirs, self.found, self.free, self.next, self.rows_left = {}, {}, 100, 10, 9
         self.absent_error = self.create_error = 0
         self.named = {}
-        self.assignments, self.on_disk, self.unused = {}, [], set()
+        self.assignments, self.on_disk, self.unused, self.renamed = {}, [], set(), "renamed"
         note = lambda name, result=None: lambda *given, **how: self.done.append((name, *given, *how.values())) or result  # noqa: E731
         monkeypatch.setattr(module, "assignment_clear", lambda _core, ordinal: self.done.append(("clear", ordinal)))
         monkeypatch.setattr(module, "assignment_read", lambda _core, ordinal: self.assignments.get(ordinal))
@@ -53,7 +53,7 @@ class World:
             show_absent=self._show_absent,
             create=self._create,
             hide=note("hide"),
-            retire=note("retire"),
+            retire=lambda *given: self.done.append(("retire", *given)) or self.renamed,
             sync=note("sync"),
             load=note("load"),
             online_homes=[SimpleNamespace(path="/d")],
@@ -185,7 +185,9 @@ def test_at_the_start_logs_that_lie_here_are_loaded(world, monkeypatch):
     assert world.done[-3:] == [("publish", 3, "t"), ("announce all",), ("resume",)]
 
 
-def test_a_successor_takes_the_rows_as_they_are_and_forgets_what_is_gone(world, monkeypatch):
+@pytest.mark.parametrize("renamed", ["renamed", None])
+def test_a_successor_takes_the_rows_as_they_are_and_forgets_what_is_gone(world, monkeypatch, renamed):
+    world.renamed = renamed
     monkeypatch.setattr(module, "Moves", lambda **_given: SimpleNamespace(resume=lambda: None))
     world.topics._rows.recover = lambda: {ID: {0: 5, 1: 6}, ID_2: {0: 7}}
     world.snapshot.recover = lambda: {ID_2: 8}
@@ -204,7 +206,7 @@ def test_a_successor_takes_the_rows_as_they_are_and_forgets_what_is_gone(world, 
         ("release", [7]),
         ("release row", 8),
     ], "a store that is read anew may be an older one: nothing is removed"
-    assert (world.said, world.counted) == (["stray_set_aside"], ["stray_directories"])
+    assert (world.said, world.counted) == ((["stray_set_aside"], ["stray_directories"]) if renamed else ([], []))
     assert not world.did("load", "absent")
 
 

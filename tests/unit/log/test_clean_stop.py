@@ -44,7 +44,10 @@ def test_the_marker_says_where_logs_began(world):
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"[]", b"{", b'{"unknown": 5}', b"\xff", b'{"logStarts": 5}', b'{"logStarts": {"t-0": "x"}}'],
+    [
+        *(b"", b"[]", b"{", b'{"unknown": 5}', b"\xff", b'{"logStarts": 5}', b'{"logStarts": {"t-0": "x"}}'),
+        *(b'{"segments": {"t-0": null}}', b'{"segments": {"t-0": Infinity}}', b'{"logStarts": {"t-0": NaN}}'),
+    ],
 )
 def test_a_marker_that_cannot_be_understood_is_none(tmp_path, content):
     (tmp_path / MARKER).write_bytes(content)

@@ -135,7 +135,12 @@ def test_a_first_segment_that_is_missing_after_a_clean_stop_is_told_once(world, 
 
 @pytest.mark.parametrize(
     ("policy", "start", "told"),
-    [("delete", 0, "1 segments of 4 were there"), ("delete", 30, "1 segments of 3"), ("compact", 0, "")],
+    [
+        ("delete", 0, "segments (1 of 4) were there"),
+        ("delete", 21, "segments (1 of 3) were there"),
+        ("delete", 30, "segments (1 of 3) were there"),
+        ("compact", 0, ""),
+    ],
 )
 def test_a_segment_in_the_middle_that_is_missing_after_a_clean_stop_is_told_once(
     world, tmp_path_factory, policy, start, told
@@ -159,6 +164,19 @@ def test_a_segment_in_the_middle_that_is_missing_after_a_clean_stop_is_told_once
         path.rename(world.path / partition.dir / path.name)
     world.reboot()
     assert world.log.segments(partition.ordinal)[-3:] == [21, 41, 60] and len(world.counted) == bool(told)
+
+
+def test_what_recovery_misses_itself_is_told_once(world):
+    """It reads a segment whose index is gone, and so sees the gap behind it."""
+    partition = filled(world)
+    world.roll(partition)
+    assert LogKeeper(world.keeper()).stop()
+    for name in world.files(partition):
+        if name.startswith(f"{41:020d}.") or name == f"{21:020d}.index":
+            (world.path / partition.dir / name).unlink()
+    world.reboot()
+    [line] = world.events.named("log_cut")
+    assert "offsets 41 to 59 are missing" in line["what"]
 
 
 @pytest.mark.parametrize("case", ["killed", "compacted", "another log directory's", "deleted", "below the log start"])

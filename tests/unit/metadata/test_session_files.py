@@ -99,15 +99,15 @@ def test_what_a_session_left_goes_with_its_descriptor(files):
     before = open_descriptors()
     for session in (7, 8, 9):
         files.beat(session)
-    assert len(open_descriptors()) <= len(before) + 3
+    assert len(open_descriptors() - before) == 3
     files.forget(7)
-    assert len(open_descriptors()) <= len(before) + 2 and files.silent_ms(7) == NEVER_MS
+    assert len(open_descriptors() - before) == 2 and files.silent_ms(7) == NEVER_MS
     files.forget(7)
     for name in ("s-10", "s-x", "other"):
         (files.directory / name).write_bytes(b"")
     files.sweep({9, 11})
     assert sorted(os.listdir(files.directory)) == ["other", "s-9", "s-x"]
-    assert len(open_descriptors()) <= len(before) + 1
+    assert len(open_descriptors() - before) == 1
     files.close()
     assert open_descriptors() <= before
     files.beat(9)
@@ -120,7 +120,7 @@ def test_an_owner_without_a_file_or_a_lock_is_held_by_nobody(store, files):
     OwnerLock(store, "broker-1").close()
     for _ in range(2):
         assert files.holder("broker-1") is None
-    assert len(open_descriptors()) <= len(before) + 1
+    assert len(open_descriptors() - before) == 1
 
 
 def test_a_descriptor_may_have_the_number_0(store, files, monkeypatch):
