@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from random import Random
 
 import pytest
 
@@ -47,10 +48,13 @@ def _flood(port):
 
 
 def _one_by_one(port):
-    """The plainest closed loop: on a machine with much else to do the flood's may not be recognised, this one is."""
+    """The plainest closed loop: on a machine with much else to do the flood's may not be recognised, this one is. Where all
+    answers took the same time nobody could see that the client waits for them, so every few requests are large."""
+    rng = Random(1)
     with RawConnection(port) as connection:
-        values = batch([b"x" * 200])
+        small, large = batch([b"x" * 200]), batch([b"x" * 100_000])
         for number in range(ONE_BY_ONE):
+            values = large if rng.random() < 0.3 else small
             assert connection.ask(produce_request(number, TOPIC, 0, values, acks=1)) is not None
 
 
@@ -112,10 +116,7 @@ def test_every_study_runs_and_leaves_a_report(engine, tmp_path):
     found = {result.study: result for result in outcome.results}
     assert any(words.startswith("Produce p99 is ") for words in found["latency"].verdicts)
     kind = load_kind.judge(engine, windows.extent(engine.activity(0, ("run", "api"))))
-    # On a busy machine not every connection of this load looks like the closed loop that it is (test_load_kind.py).
-    assert (
-        kind.requests > 1000 and any("closed-loop" in words for words in found["throughput"].verdicts) is kind.is_closed
-    )
+    assert any("closed-loop" in words for words in found["throughput"].verdicts), kind
     assert any("All processes used" in words for words in found["throughput"].verdicts)
     assert found["compare"].verdicts[0].startswith("Descriptive only (1 run against 1 run")
 
