@@ -48,8 +48,8 @@ def _flood(port):
 
 
 def _one_by_one(port):
-    """The plainest closed loop: on a machine with much else to do the flood's may not be recognised, this one is. Where all
-    answers took the same time nobody could see that the client waits for them, so every few requests are large."""
+    """The plainest closed loop: on a machine with much else to do the flood's may not be recognised, this one is. Where
+    all answers took the same time nobody could see that the client waits for them: every few requests are large."""
     rng = Random(1)
     with RawConnection(port) as connection:
         small, large = batch([b"x" * 200]), batch([b"x" * 100_000])
