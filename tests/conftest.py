@@ -22,6 +22,7 @@ from tests.tidy import source_tree
 
 _getpid = os.getpid  # a test may put another in its place
 OWN_PID = _getpid()
+_settled: list[Path | None] = [None]
 SPARK_TIMEOUT_S = 300
 TESTS = Path(__file__).parent
 SLOW_ROOMS = ("chaos", "conformance", "fuzz", "integration", "unit/analysis/spark")
@@ -106,13 +107,18 @@ def pytest_collection():
         gc.enable()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """When a file's first test begins, all fixtures of the file before are gone."""
+    if item.path != _settled[-1]:
+        _settled[:] = [item.path]
+        kept_blocks.settle()
+
+
 def pytest_runtest_teardown(item, nextitem):
-    """The parsed source of the package is millions of objects: gone with the last test that reads it. And a file whose
-    tests took stock of memory leaves nothing that no search for garbage looks at."""
+    """The parsed source of the package is millions of objects: gone with the last test that reads it."""
     if groups.group_of(item.nodeid) == groups.SOURCE != (nextitem and groups.group_of(nextitem.nodeid)):
         source_tree.forget()
-    if nextitem is None or nextitem.path != item.path:
-        kept_blocks.look_again()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,16 +1,15 @@
 """What this process has open, for tests that see that nothing stays so."""
 
+import gc
 import os
 from contextlib import suppress
-
-from tests.harness.kept_blocks import collect
 
 
 def open_descriptors() -> set[tuple[str, str]]:
     """(number, what it is of) each, but that of the look itself. What lies about as garbage would close its own later,
     between two looks: it goes first. What an earlier test left to a thread of its own may go at any time, so look at
     what is new: `open_descriptors() - before`."""
-    collect()
+    gc.collect()
     found = set()
     for number in os.listdir("/proc/self/fd"):
         with suppress(FileNotFoundError):

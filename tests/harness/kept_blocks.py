@@ -18,32 +18,20 @@ def kept(work) -> int:
     return min(_kept(work) for _ in range(LOOKS))
 
 
-_frozen: list[bool] = []
-
-
-def collect() -> None:
-    """Collect all garbage, and look no more at what is none until the file's last test is over (`look_again`): late in
-    a suite each look would take half a second."""
+def settle() -> None:
+    """Between two files, when the last fixture of the one before is gone: its garbage goes, with what descriptors it
+    holds, and no search for garbage looks again at what it leaves (modules, caches). Late in a suite each search that
+    does would take half a second."""
     gc.collect()
     gc.freeze()
-    _frozen[:] = [True]
-
-
-def look_again() -> None:
-    """What was no garbage when it was looked at may be by now, and hold descriptors."""
-    if _frozen:
-        _frozen.clear()
-        gc.unfreeze()
-        gc.collect()
-        gc.freeze()
 
 
 def _kept(work) -> int:
-    collect()
+    gc.collect()
     before = sys.getallocatedblocks()
     for _ in range(ROUNDS):
         work()
-    collect()
+    gc.collect()
     return sys.getallocatedblocks() - before
 
 

@@ -1,6 +1,7 @@
 """Calls of the extension for which the interpreter has no memory left at one place after the other."""
 
 import functools
+import gc
 import sys
 from array import array
 from collections.abc import Callable, Iterable
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.kept_blocks import collect, in_use
+from tests.harness.kept_blocks import in_use
 
 ROUNDS, WARM_UP, LOOKS = 3, 2, 8
 #: So many calls in a row that go well: there is no allocation left to refuse.
@@ -28,7 +29,7 @@ def refuse_each(
     """Calls it with the first allocation refused, then with the second, and so on; how often it raised MemoryError. Any
     other error is one. `before` and `after` each call have all the memory they want."""
     refused, good, number, testcapi = 0, 0, 0, _testcapi()
-    collect()  # of what the interpreter keeps for the next list or tuple, it lets go
+    gc.collect()  # of what the interpreter keeps for the next list or tuple, it lets go
     held = []
     while good < GOOD_IN_A_ROW:
         assert number < MOST, "it never succeeds"
@@ -75,13 +76,13 @@ def leaves_nothing(work: Callable[[], object], touched: Iterable[Any] = ()) -> N
 
 def _look(work: Callable[[], object], touched: list[Any]) -> tuple[int, int, list[int]]:
     """What rounds leave: objects, bytes, and of references to each whole ones a round."""
-    collect()
+    gc.collect()
     references = array("q", [sys.getrefcount(one) for one in touched])  # a list would hold numbers that are touched
-    collect()  # of what that was made of: it would be missed afterwards
+    gc.collect()  # of what that was made of: it would be missed afterwards
     size, objects = in_use(), sys.getallocatedblocks()
     for _ in range(ROUNDS):
         work()
-    collect()
+    gc.collect()
     objects, size = sys.getallocatedblocks() - objects, in_use() - size
     now = [sys.getrefcount(one) for one in touched]
     return objects, size, [int((n - was) / ROUNDS) for was, n in zip(references, now, strict=True)]
