@@ -89,7 +89,7 @@ class WorkingCopy:
     def run(self, command: list[str], limit_s: float, more: Mapping[str, str] | None = None) -> Outcome:
         """Run a command in the copy. No test collected (pytest's 5) is no fault found."""
         environment = {**os.environ, "PYTHONPATH": str(self.tree), "TMPDIR": str(self.tmp), **(more or {})}
-        for name in ("PYTHONDONTWRITEBYTECODE", "MPBROKER_CRASH", "LONG"):
+        for name in ("PYTHONDONTWRITEBYTECODE", "PYTEST_ADDOPTS", "MPBROKER_CRASH", "LONG"):
             environment.pop(name, None)
         begun, code, process = time.monotonic(), None, None
         with open(self.log, "wb") as output:
