@@ -124,6 +124,14 @@ class KeeperContext(Struct):
         is_here = state.dir == partition.dir and state.log_dir == self.log_dir
         return state if state.flags & SHOWN == SHOWN and is_here else None
 
+    def is_offline(self, partition: KeptPartition) -> bool:
+        """Whether its log is shown, and cannot be served."""
+        try:
+            state = self.log.state(partition.ordinal)
+        except RuntimeError:
+            return False  # nothing is known at the moment
+        return state.flags & SHOWN == PARTITION_EXISTS and (state.dir, state.log_dir) == (partition.dir, self.log_dir)
+
     def is_absent(self, partition: KeptPartition) -> bool:
         """Whether this broker holds no replica of it: its row is an identity without a log."""
         try:

@@ -28,6 +28,7 @@ from mpbroker.log.log_flusher import LogFlusher
 from mpbroker.log.log_keepers import JoinedSigns, LogKeepers
 from mpbroker.log.log_retention import LogRetention
 from mpbroker.log.offline_directory import OfflineDirectory
+from mpbroker.log.offline_partitions import OfflinePartitions
 from mpbroker.log.producer_expiration import ProducerEviction, ProducerExpiration
 from mpbroker.log.producer_snapshots import ProducerSnapshots
 from mpbroker.log.record_deletion import RecordDeletion
@@ -202,6 +203,7 @@ class LogKeeper:
             FailedCalls(keeper),
             RecordDeletion(keeper, self.checkpoints),
             ReserveKeeper(keeper),
+            OfflinePartitions(keeper),
             self.retention,
             self.deletion,
             self.deleted_open,

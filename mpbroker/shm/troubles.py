@@ -15,6 +15,7 @@ class Trouble(IntFlag):
     LOG_CALLS_FAIL = 4
     MANY_RESETS = 8
     APPENDS_REFUSED = 16
+    PARTITIONS_OFFLINE = 32
 
 
 SENTENCES: Final = {
@@ -23,6 +24,9 @@ SENTENCES: Final = {
     ),
     Trouble.APPENDS_REFUSED: (
         "appends are refused, because the disk was full at the start: free space, and they are accepted again"
+    ),
+    Trouble.PARTITIONS_OFFLINE: (
+        "partitions are offline: `partition_offline` in the log says which, why, and what brings them back"
     ),
     Trouble.LOG_CALLS_FAIL: "writes to log files fail: look for free space on the disk; the log says where and why",
     Trouble.TRACES_NOT_WRITTEN: "traces cannot be written: look for free space in the trace directory",

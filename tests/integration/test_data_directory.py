@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from tests.harness.broker import Broker
+from tests.harness.broker import Broker, wait_until
 from tests.integration.test_log_keeping import create, read
 
 RECORDS = 60
@@ -99,9 +99,13 @@ def test_a_partition_without_its_files_is_offline_and_served_when_they_are_back(
             line = next(line for line in filled.log().splitlines()[::-1] if "partition_offline" in line)
             assert f"up to offset {RECORDS} were synced" in line and "put the files back and start again" in line
             assert os.listdir(directory) == []
+            wait_until(lambda: filled.status()["health"]["state"] == "degraded", "the status to say so")
+            [finding] = filled.status()["health"]["findings"]
+            assert "partitions are offline" in finding["sentence"]
     shutil.copytree(tmp_path / "away", directory, dirs_exist_ok=True)
     with filled:
         everything(filled, "orders", "payments")
+        assert filled.status()["health"]["state"] == "ok"
 
 
 def test_without_meta_properties_it_is_refused_and_served_when_it_is_back(filled, tmp_path):

@@ -27,6 +27,7 @@ def test_a_directory_that_is_gone_stays_expected_until_it_is_back(world, tmp_pat
     for _ in range(2):
         loader = world.reboot()
         assert not world.state(partition).flags & ONLINE and world.state(other).flags & ONLINE
+        assert [world.keeper().is_offline(one) for one in (partition, other)] == [True, False]
         assert loader.written_up_to("t", 0) == 60
         assert "put the directory back" in world.events.named("partition_offline")[-1]["remedy"]
         assert not (world.path / partition.dir).exists()
