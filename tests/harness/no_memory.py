@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.harness.kept_blocks import in_use
+from tests.harness.one_thread import has_one_thread
 
 ROUNDS, WARM_UP, LOOKS = 3, 2, 8
 #: So many calls in a row that go well: there is no allocation left to refuse.
@@ -28,6 +29,7 @@ def refuse_each(
 ) -> int:
     """Calls it with the first allocation refused, then with the second, and so on; how often it raised MemoryError. Any
     other error is one. `before` and `after` each call have all the memory they want."""
+    assert has_one_thread(), "another thread would be refused memory, too: use one_thread"
     refused, good, number, testcapi = 0, 0, 0, _testcapi()
     gc.collect()  # of what the interpreter keeps for the next list or tuple, it lets go
     held = []

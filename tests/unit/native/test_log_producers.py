@@ -8,6 +8,7 @@ from mpbroker.errors import ErrorCode
 from mpbroker.record.batch_builder import encode_batch
 from mpbroker.shm.layout import ReplicaRole
 from tests.harness.no_memory import leaves_nothing, refuse_each
+from tests.harness.one_thread import one_thread
 from tests.harness.small_core import small_core
 
 TOPIC_ID = bytes(range(16))
@@ -109,6 +110,7 @@ def test_what_recovery_cannot_have_found(world):
 
 
 @pytest.mark.parametrize("number", [2, 65])
+@one_thread
 def test_what_was_aborted_is_let_go_of(world, number):
     """The list, and the memory for more than 64."""
     for sequence in range(0, 2 * number, 2):

@@ -7,6 +7,7 @@ from mpbroker.record.batch_builder import encode_batch
 from mpbroker.shm.counters import Counter
 from mpbroker.shm.layout import ReplicaRole
 from tests.harness.no_memory import leaves_nothing, refuse_each
+from tests.harness.one_thread import one_thread
 from tests.harness.small_core import small_core
 
 TOPIC_ID = bytes(range(16))
@@ -91,6 +92,7 @@ def test_what_a_follower_takes_over_with_batches(log):
     assert (state.leo, state.log_start, state.segment_created_ms) == (50, 50, 123)
 
 
+@one_thread
 def test_answers_about_brokers_whose_numbers_python_does_not_keep(log):
     assert become(log, 1, [OWN, 2000, 3000], [OWN, 2000]) == 0
     assert log.follower_fetched(ROW, 3000, 1 << 40, 1, 0, 0, 0, 60)[4]

@@ -11,6 +11,7 @@ from mpbroker.protocol.messages.produce import ProduceRequest
 from mpbroker.protocol.messages_by_key import REQUESTS, RESPONSES
 from mpbroker.record.batch_builder import encode_batch
 from tests.harness.no_memory import leaves_nothing, refuse_each
+from tests.harness.one_thread import one_thread
 from tests.harness.small_core import small_core
 from tests.unit.native.test_codec_calls import Tagged
 from tests.unit.protocol.test_codec import Last, Numbers
@@ -126,6 +127,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize(("name", "arguments"), [(name, each) for name, all in CALLS.items() for each in all])
+@one_thread
 def test_a_function(name, arguments):
     function = getattr(_native, name)
     kind = type(function(*arguments))
@@ -145,12 +147,14 @@ MAPPED = {
 
 
 @pytest.mark.parametrize(("name", "arguments"), [(name, each) for name, all in MAPPED.items() for each in all])
+@one_thread
 def test_a_key_map(name, arguments):
     method = getattr(KEYS, name)
     method(*arguments)
     leaves_nothing(lambda: refuse_each(lambda: method(*arguments)), [KEYS, *arguments, None, b"", ()])
 
 
+@one_thread
 def test_a_plan_that_is_made():
     fields = tuple((name, 1, 0, None, 0, LARGE) for name in ("a", "b", "c"))
     leaves_nothing(
@@ -159,6 +163,7 @@ def test_a_plan_that_is_made():
     )
 
 
+@one_thread
 def test_a_segment_that_is_scanned(tmp_path):
     (tmp_path / "log").write_bytes(RETRIED)
     file, seen = os.open(tmp_path / "log", os.O_RDONLY), []
@@ -176,6 +181,7 @@ def test_a_segment_that_is_scanned(tmp_path):
     os.close(file)
 
 
+@one_thread
 def test_a_lane():
     memory = bytearray(_native.TRACE_LANE_HEADER_BYTES + 64 * 128)
     _native.trace_lane_format(memory, 64, 900, LARGE)

@@ -7,6 +7,7 @@ from mpbroker._native import NO_REQUEST, LogOptions
 from mpbroker.record.batch_builder import encode_batch
 from mpbroker.shm.layout import ReplicaRole
 from tests.harness.no_memory import leaves_nothing, refuse_each
+from tests.harness.one_thread import one_thread
 from tests.harness.small_core import small_core
 from tests.unit.log.test_followers_transactions import FOLLOWER, LEADER, Replica
 from tests.unit.native.test_rows_that_are_none import LOADED
@@ -79,6 +80,7 @@ def singletons():
 
 
 @pytest.mark.parametrize("name", READ)
+@one_thread
 def test_of_a_row(leader, name):
     method, arguments = getattr(leader.log, name), READ[name]
     kind = type(method(0, *arguments))
@@ -103,6 +105,7 @@ WHOLE_LOG = {
 
 
 @pytest.mark.parametrize("name", WHOLE_LOG)
+@one_thread
 def test_of_all_rows(leader, name):
     method, arguments = getattr(leader.log, name), WHOLE_LOG[name]
     method(*arguments)  # what is told or closed once is not again
@@ -111,6 +114,7 @@ def test_of_all_rows(leader, name):
     assert method(*arguments) == before
 
 
+@one_thread
 def test_what_is_asked_for_aborted_transactions(leader):
     error, plan = leader.log.find(0, 0, _native.READ_TO_END, 1 << 20)
     assert error == 0 and len(leader.log.aborted(plan, 0)[1]) == 2
@@ -120,6 +124,7 @@ def test_what_is_asked_for_aborted_transactions(leader):
         leaves_nothing(lambda work=work: refuse_each(work), [leader.log, plan, room, *singletons()])
 
 
+@one_thread
 def test_rows_that_are_told(tmp_path):
     """Lists of rows that are not in a tuple of small numbers alone."""
     follower, leads = Replica(tmp_path / "follows"), Replica(tmp_path / "leads", ReplicaRole.LEADER)
@@ -138,6 +143,7 @@ def test_rows_that_are_told(tmp_path):
     follower.log.close(), leads.log.close()
 
 
+@one_thread
 def test_a_log_that_is_opened(tmp_path):
     core = Replica(tmp_path / "one").core
     paths = [str(tmp_path / "a"), bytes(tmp_path / "b")]
@@ -148,6 +154,7 @@ def test_a_log_that_is_opened(tmp_path):
 
 
 @pytest.mark.parametrize("name", LOADED)
+@one_thread
 def test_what_is_loaded(tmp_path, name):
     one, rows = Replica(tmp_path / "one"), LOADED[name]
     method = getattr(one.log, name)
@@ -156,6 +163,7 @@ def test_what_is_loaded(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["starts_asked", "moves", "unflushed"])
+@one_thread
 def test_rows_whose_numbers_python_does_not_keep(tmp_path, name):
     """The list, each number and the list's room are asked for one by one."""
     core, paths = small_core(partitions=400).core, [tmp_path / "a", tmp_path / "b"]
@@ -172,6 +180,7 @@ def test_rows_whose_numbers_python_does_not_keep(tmp_path, name):
     log.close()
 
 
+@one_thread
 def test_times_of_producers_of_either_kind(tmp_path):
     """Those of one batch and those of more stand in a list each."""
     log = _native.Log(small_core().core, [tmp_path], 60)

@@ -12,6 +12,7 @@ from mpbroker.channel.planes import DATA
 from mpbroker.protocol import headers
 from tests.harness.in_process_broker import InProcessBroker
 from tests.harness.no_memory import leaves_nothing, refuse_each
+from tests.harness.one_thread import one_thread
 from tests.harness.small_core import small_core
 
 LARGE = 1 << 40  # no whole number that Python keeps anyway
@@ -106,6 +107,7 @@ PORTS = {
 
 
 @pytest.mark.parametrize("name", PORTS)
+@one_thread
 def test_a_port(world, name):
     before, work = PORTS[name]
 
@@ -117,6 +119,7 @@ def test_a_port(world, name):
     assert len(world.processor.collect(9)) == 1
 
 
+@one_thread
 def test_a_watched_partition_that_moved(world):
     """Its number is in a list."""
 
@@ -129,6 +132,7 @@ def test_a_watched_partition_that_moved(world):
     assert world.handler.take_dirty() == (False, [15])
 
 
+@one_thread
 def test_a_cell_that_is_written(tmp_path):
     broker = InProcessBroker(tmp_path)
     [row] = broker.create_topic("t")
@@ -142,6 +146,7 @@ def test_a_cell_that_is_written(tmp_path):
     leaves_nothing(lambda: refuse_each(lambda: port.cell(request, 0)), [request, port, None, _native.Cell])
 
 
+@one_thread
 def test_fetch_sessions(world):
     sessions = _native.FetchSessions(world.core, 60)
     made = sessions.create(LARGE, LARGE, 1, 0, 0)
@@ -160,6 +165,7 @@ def test_fetch_sessions(world):
         leaves_nothing(lambda work=work: refuse_each(work, None, let_go), [world.core, sessions, None, b""])
 
 
+@one_thread
 def test_known_rows(world):
     rows = _native.KnownRows(world.core, True)
     rows.put(0, b"k" * 16, LARGE), rows.put(1, b"l" * 16, LARGE)
@@ -168,6 +174,7 @@ def test_known_rows(world):
         leaves_nothing(lambda work=work: refuse_each(work), [world.core, rows, None])
 
 
+@one_thread
 def test_commands(world):
     handler, controller = (_native.CommandPort(world.core, slot) for slot in (HANDLER_SLOT, CONTROLLER_SLOT))
     body = b"x" * 300
@@ -201,6 +208,7 @@ def test_commands(world):
         leaves_nothing(lambda before=before, work=work: refuse_each(work, before, over), touched)
 
 
+@one_thread
 def test_connections(world):
     """What is buffered, and the events that a turn leaves to Python."""
     epoll = select.epoll()
@@ -229,6 +237,7 @@ def test_connections(world):
     near.close(), far.close(), epoll.close()
 
 
+@one_thread
 def test_fetches_of_a_follower(tmp_path):
     log = _native.Log(small_core(replicated=True).core, [str(tmp_path)], 118)
     epoll = select.epoll()
@@ -256,6 +265,7 @@ def test_fetches_of_a_follower(tmp_path):
     log.close()
 
 
+@one_thread
 def test_what_is_served_natively(tmp_path):
     core = small_core().core
     log, port = _native.Log(core, [str(tmp_path)], HANDLER_SLOT), _native.HandlerPort(core, 0)
