@@ -28,12 +28,15 @@ check: $(VENV)/check-tools
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
 	$(MAKE) -s -C native check PYTHON=$(abspath $(PY)) CLANG_FORMAT=$(abspath $(VENV)/bin/clang-format)
+# Groups of tests go to processes (tests/harness/groups.py). A process that dies ends the run, red: pytest-xdist would put another
+# in its place, and wait for ever for tests that neither has.
+SHARED := --dist loadscope --no-loadscope-reorder --max-worker-restart 0
 unit: install
-	$(PYTEST) -m 'not slow' -p no:benchmark --numprocesses auto --dist loadscope --no-loadscope-reorder $(ARGS)
+	$(PYTEST) -m 'not slow' -p no:benchmark --numprocesses auto $(SHARED) $(ARGS)
 # Many slow tests wait more than they work, so two more processes than there are cores; what belongs together, and what
 # takes longest, stands in tests/harness/groups.py.
 test: unit
-	$(PYTEST) -m slow -p no:benchmark --numprocesses $(SLOW_PROCESSES) --dist loadscope --no-loadscope-reorder $(ARGS)
+	$(PYTEST) -m slow -p no:benchmark --numprocesses $(SLOW_PROCESSES) $(SHARED) $(ARGS)
 # Programs for clients of other languages, where Java, Go or Node are: with them, `make test` runs them too.
 clients: install
 	$(PY) -m tests.clients.build
