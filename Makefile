@@ -28,8 +28,8 @@ check: $(VENV)/check-tools
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
 	$(MAKE) -s -C native check PYTHON=$(abspath $(PY)) CLANG_FORMAT=$(abspath $(VENV)/bin/clang-format)
-# Groups of tests go to processes (tests/harness/groups.py). A process that dies ends the run, red: pytest-xdist would put another
-# in its place, and wait for ever for tests that neither has.
+# Groups of tests go to processes (tests/harness/groups.py). A process that dies ends the run, red: pytest-xdist would
+# put another in its place, and wait for ever for tests that neither has.
 SHARED := --dist loadscope --no-loadscope-reorder --max-worker-restart 0
 unit: install
 	$(PYTEST) -m 'not slow' -p no:benchmark --numprocesses auto $(SHARED) $(ARGS)

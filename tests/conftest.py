@@ -110,8 +110,8 @@ def pytest_collection():
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
     """When a file's first test begins, all fixtures of the file before are gone."""
-    if item.path != _settled[-1]:
-        _settled[:] = [item.path]
+    if item.path != _settled[0]:
+        _settled[0] = item.path
         kept_blocks.settle()
 
 

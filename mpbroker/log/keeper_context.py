@@ -125,11 +125,8 @@ class KeeperContext(Struct):
         return state if state.flags & SHOWN == SHOWN and is_here else None
 
     def is_offline(self, partition: KeptPartition) -> bool:
-        """Whether its log is shown, and cannot be served."""
-        try:
-            state = self.log.state(partition.ordinal)
-        except RuntimeError:
-            return False  # nothing is known at the moment
+        """Whether its log is shown, and cannot be served. RuntimeError: the row cannot be read at the moment."""
+        state = self.log.state(partition.ordinal)
         return state.flags & SHOWN == PARTITION_EXISTS and (state.dir, state.log_dir) == (partition.dir, self.log_dir)
 
     def is_absent(self, partition: KeptPartition) -> bool:

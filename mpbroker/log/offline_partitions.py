@@ -28,8 +28,11 @@ class OfflinePartitions:
         partitions = self._keeper.partitions.all
         if partitions is self._looked_at or not self._interval.due():
             return
+        try:
+            there = any(map(self._keeper.is_offline, partitions))
+        except RuntimeError:
+            return  # a lock that is not to be had: the next look asks again
         self._looked_at = partitions
-        there = any(map(self._keeper.is_offline, partitions))
         if there != self._there:
             self._there = there
             self._keeper.trouble(Trouble.PARTITIONS_OFFLINE, there)

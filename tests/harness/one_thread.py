@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-_SKIPPED = "skipped: "
+_PASSED, _SKIPPED = "passed", "skipped: "
 
 
 def one_thread(test: Callable[..., None]) -> Callable[..., None]:
@@ -22,8 +22,9 @@ def one_thread(test: Callable[..., None]) -> Callable[..., None]:
         told, status = _in_a_child(lambda: test(**arguments))
         if told.startswith(_SKIPPED):
             pytest.skip(told.removeprefix(_SKIPPED))
-        if told or status:
-            pytest.fail(told or f"the test's process ended with {os.waitstatus_to_exitcode(status)}", pytrace=False)
+        if (told, status) != (_PASSED, 0):
+            ended = f"the test's process ended with {os.waitstatus_to_exitcode(status)}"
+            pytest.fail(told.removeprefix(_PASSED) or ended, pytrace=False)
 
     return forked
 
@@ -38,7 +39,7 @@ def _in_a_child(work: Callable[[], None]) -> tuple[str, int]:
     child = os.fork()
     if not child:
         try:
-            os.write(writing, _told_of(work).encode())
+            os.write(writing, _told_of(work).encode(errors="backslashreplace"))
         finally:
             os._exit(0)
     os.close(writing)
@@ -60,4 +61,4 @@ def _told_of(work: Callable[[], None]) -> str:
         return f"{_SKIPPED}{skipped}"
     except BaseException:
         return traceback.format_exc()
-    return ""
+    return _PASSED

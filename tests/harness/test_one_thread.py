@@ -48,6 +48,10 @@ def test_what_becomes_of_it_is_told():
     for end in (signal.SIGKILL, signal.SIGTERM):
         with pytest.raises(pytest.fail.Exception, match=f"ended with {-end}$"):
             one_thread(lambda end=end: os.kill(os.getpid(), end))()
+    with pytest.raises(pytest.fail.Exception, match="ended with 0$"):
+        one_thread(lambda: os._exit(0))()
+    with pytest.raises(pytest.fail.Exception, match="no text"):
+        one_thread(lambda: pytest.fail("no text: \udcff"))()
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
 

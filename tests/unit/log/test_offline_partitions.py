@@ -45,13 +45,23 @@ def test_what_is_not_shown_here_is_no_offline_partition(world):
     keeper.log_dir = 1
     assert not keeper.is_offline(partition), "another directory's, whose own job says it"
     keeper.log_dir = 0
-    keeper.log = Instead(world.log, state=_busy)
-    assert not keeper.is_offline(partition)
-    keeper.log = world.log
     world.log.set_flags(partition.ordinal, 0, PARTITION_EXISTS)
     assert not keeper.is_offline(partition)
     OfflinePartitions(keeper).do_work()
     assert told == []
+
+
+def test_a_row_that_cannot_be_read_is_looked_at_again(world):
+    partition, told = world.create(), []
+    keeper = world.keeper(trouble=lambda *words: told.append(words))
+    world.log.set_flags(partition.ordinal, 0, PARTITION_ONLINE)
+    keeper.log, job = Instead(world.log, state=_busy), OfflinePartitions(keeper)
+    job.do_work()
+    assert (told, job.remaining_ms()) == ([], LOOK_EVERY_MS)
+    keeper.log = world.log
+    world.clock.advance(LOOK_EVERY_MS)
+    job.do_work()
+    assert told == [(Trouble.PARTITIONS_OFFLINE, True)] and job.remaining_ms() == NEVER_MS
 
 
 def _busy(ordinal):
