@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
+from mpbroker._native import PartitionState
 from mpbroker.log import disk
 from mpbroker.log.keeper_context import NEVER_MS, Interval, KeeperContext
 from mpbroker.log.kept_partitions import KeptPartition
@@ -18,6 +19,8 @@ from mpbroker.log.leader_epochs import EpochStart, merged_epochs, read_epochs
 from mpbroker.log.partition_directory import EPOCH_FILE
 
 INTERVAL_MS: Final = 1000
+Kept: TypeAlias = tuple[int, bool, list[tuple[int, int]]]
+"""What shared memory has: how many ever began, whether the file alone has older ones, (epoch, start offset)."""
 
 
 class EpochFiles:
@@ -27,7 +30,7 @@ class EpochFiles:
         self._keeper = keeper
         self._is_replicated = keeper.log.is_replicated()
         self._interval = Interval(keeper.clock, INTERVAL_MS, INTERVAL_MS)
-        self._known: dict[tuple[bytes, int], tuple[int, bool, list[tuple[int, int]]]] = {}
+        self._known: dict[tuple[bytes, int], Kept] = {}
 
     def do_work(self) -> None:
         """One turn: write the files that are not as they should be."""
@@ -52,26 +55,29 @@ class EpochFiles:
         if state is None:
             return True
         try:
-            kept = self._keeper.log.epochs(partition.ordinal)
+            return self._write_kept(partition, state, self._keeper.log.epochs(partition.ordinal))
         except TimeoutError:  # somebody holds its lock for long: at the next turn
             return False
+
+    def _write_kept(self, partition: KeptPartition, state: PartitionState, kept: Kept) -> bool:
         identity = (partition.topic_id, partition.partition)
         if self._known.get(identity) == kept:
             return True
-        begun, has_older, epochs = kept
+        _, has_older, epochs = kept
         directory = os.path.join(self._keeper.data_dir, state.dir)
         shown = [EpochStart(*each) for each in epochs]
         try:
             written = disk.patiently(read_epochs, directory)
-            wanted = merged_epochs(written, shown) if has_older else shown
+            wanted = merged_epochs(written, shown, state.leo) if has_older else shown
             if wanted != written:
                 _write(os.path.join(directory, EPOCH_FILE), wanted)
         except OSError as error:
             self._keeper.io_failed("checkpoint_not_written", error, file=EPOCH_FILE)
             return False
         self._keeper.crash_point("keeper.epochs.written")
-        self._keeper.log.epochs_written(partition.ordinal, begun)
-        self._known[identity] = kept
+        self._keeper.log.epochs_written(partition.ordinal, epochs)
+        if epochs or not has_older:  # else the file goes by the log's end, which a truncation may have moved meanwhile
+            self._known[identity] = kept
         return True
 
 

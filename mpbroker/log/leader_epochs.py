@@ -44,10 +44,11 @@ def read_epochs(directory: str) -> list[EpochStart]:
         return []
 
 
-def merged_epochs(written: Sequence[EpochStart], kept: Sequence[EpochStart]) -> list[EpochStart]:
-    """All that are known: the latest ones as shared memory has them, before them what the file says."""
+def merged_epochs(written: Sequence[EpochStart], kept: Sequence[EpochStart], log_end: int) -> list[EpochStart]:
+    """All that are known: the latest ones as shared memory has them, before them what the file says; without any in
+    memory a truncation has cut them all, and those in the file that began at the log's end or beyond it."""
     if not kept:
-        return list(written)
+        return [each for each in written if each.start_offset < log_end]
     older = [each for each in written if each.epoch < kept[0].epoch and each.start_offset < kept[0].start_offset]
     return [*older, *kept]
 

@@ -250,19 +250,30 @@ class LogLoader:
 
     def _load_epochs(self, partition: PartitionToLoad, directory: str, state: dict[str, int]) -> None:
         """The leader epochs into shared memory. What the file says is believed after a clean stop; else the log keeper
-        may not have written the last ones down, and the batches say which they are."""
+        may not have written the last ones down, or that one was cut, and the batches say which they are."""
         if not self._log.is_replicated():
             return
         written = read_epochs(directory)
         epochs = [(each.epoch, each.start_offset) for each in written if each.start_offset < state["leo"]]
         if not self.last_stop.of(partition.dir):
-            believed = epochs[:-1]
-            since = epochs[-1][1] if epochs else state["log_start"]
-            error, found = self._log.scan_epochs(partition.ordinal, max(since, state["log_start"]))
-            self._check(partition, error)
-            last = believed[-1][0] if believed else -1
-            epochs = believed + [each for each in found if each[0] > last]
+            epochs = self._epochs_of_batches(partition, epochs, state["log_start"])
         self._check(partition, self._log.load_epochs(partition.ordinal, epochs))
+
+    def _epochs_of_batches(
+        self, partition: PartitionToLoad, written: list[tuple[int, int]], log_start: int
+    ) -> list[tuple[int, int]]:
+        """Of those in the file the ones up to the last that the batch there agrees with, then what the batches say.
+        Where an epoch began is the same in every replica, so that those before it are right, too."""
+        known = list(written)
+        while True:
+            since = max(known[-1][1] if known else log_start, log_start)
+            error, found = self._log.scan_epochs(partition.ordinal, since)
+            self._check(partition, error)
+            if not known:
+                return found
+            if found and found[0][0] == known[-1][0] and found[0][1] >= known[-1][1]:
+                return known + found[1:]
+            known.pop()
 
     def _publish(self, partition: PartitionToLoad, state: dict[str, int]) -> None:
         """The row stays free in the eyes of a successor until its producers are there: else they would never be."""

@@ -298,7 +298,7 @@ class LogManager:
         _, has_older, kept = self.log.epochs(ordinal)
         epochs = [EpochStart(*each) for each in kept]
         if not epochs or (has_older and epoch < epochs[0].epoch):
-            epochs = merged_epochs(self._written_epochs(state), epochs)
+            epochs = merged_epochs(self._written_epochs(state), epochs, state.leo)
         return end_of_epoch(epochs or [EpochStart(state.leader_epoch, 0)], epoch, state.leo)
 
     def _written_epochs(self, state: PartitionState) -> list[EpochStart]:

@@ -133,9 +133,9 @@ int mpb_load_epochs(struct mpb_log *log, uint32_t ordinal, const struct mpb_epoc
     mpb_replicas_forget(log->core, row);
     uint32_t low = count > MPB_KEPT_EPOCHS ? count - MPB_KEPT_EPOCHS : 0;
     for (uint32_t i = low; i < count; i++)
-        replicas->epoch[i % MPB_KEPT_EPOCHS] = epochs[i];
+        replicas->epoch[i % MPB_KEPT_EPOCHS] = (struct mpb_epoch_start){
+            .offset = epochs[i].offset, .epoch = epochs[i].epoch, .is_written = 1};
     mpb_store_relaxed(&replicas->epochs_low, low);
-    mpb_store_relaxed(&replicas->epochs_written, count);
     next.epochs = count;
     next.role = MPB_ROLE_NONE;
     next.leader = -1;

@@ -28,7 +28,7 @@ static uint32_t first_kept(const struct mpb_replicas *replicas, const struct mpb
 }
 
 /* Not where an epoch without records stands before: the one in force stays as it is until the commit, and readers leave out
- * whoever begins where its successor does. */
+ * whoever begins where its successor does. Such a one need not be written down before its place is taken. */
 bool mpb_epochs_begin(const struct mpb_core *core, const struct mpb_partition *row, struct mpb_partition_copy *next,
                       int32_t epoch, int64_t offset)
 {
@@ -36,10 +36,12 @@ bool mpb_epochs_begin(const struct mpb_core *core, const struct mpb_partition *r
     if (replicas == NULL || epoch < 0 || epoch <= mpb_epochs_latest(core, row, next))
         return true;
     uint32_t lost = next->epochs + 1 > MPB_KEPT_EPOCHS ? next->epochs + 1 - MPB_KEPT_EPOCHS : 0;
-    if (lost > mpb_load_acquire(&replicas->epochs_written))
-        return false;
-    if (mpb_load_relaxed(&replicas->epochs_low) < lost)
+    if (mpb_load_relaxed(&replicas->epochs_low) < lost) {
+        const struct mpb_epoch_start *oldest = place(replicas, lost - 1);
+        if (oldest->is_written == 0 && oldest->offset < place(replicas, lost)->offset)
+            return false;
         mpb_store_relaxed(&replicas->epochs_low, lost);
+    }
     mpb_step();
     *place(replicas, next->epochs) = (struct mpb_epoch_start){.offset = offset, .epoch = epoch};
     mpb_step();
@@ -56,6 +58,23 @@ void mpb_epochs_cut(const struct mpb_core *core, const struct mpb_partition *row
     uint32_t low = first_kept(replicas, next);
     while (next->epochs > low && place(replicas, next->epochs - 1)->offset >= offset)
         next->epochs--;
+}
+
+/* By what it is, not by its number: one that was cut meanwhile has given its number to another. */
+void mpb_epochs_written(const struct mpb_core *core, const struct mpb_partition *row,
+                        const struct mpb_epoch_start *written, uint32_t count)
+{
+    struct mpb_replicas *replicas = mpb_replicas_of(core, row);
+    const struct mpb_partition_copy *now = mpb_partition_in_force(row);
+    if (replicas == NULL)
+        return;
+    for (uint32_t number = first_kept(replicas, now), at = 0; number < now->epochs; number++) {
+        struct mpb_epoch_start *each = place(replicas, number);
+        while (at < count && written[at].epoch < each->epoch)
+            at++;
+        if (at < count && written[at].epoch == each->epoch && written[at].offset == each->offset)
+            each->is_written = 1;
+    }
 }
 
 uint32_t mpb_epochs_read(const struct mpb_core *core, const struct mpb_partition *row,

@@ -21,6 +21,10 @@ bool mpb_epochs_begin(const struct mpb_core *core, const struct mpb_partition *r
 void mpb_epochs_cut(const struct mpb_core *core, const struct mpb_partition *row, struct mpb_partition_copy *next,
                     int64_t offset);
 
+/* Those of `written` (rising) that are still here stand in the file: their places may be taken. */
+void mpb_epochs_written(const struct mpb_core *core, const struct mpb_partition *row,
+                        const struct mpb_epoch_start *written, uint32_t count);
+
 /* Those in memory, oldest first, each beginning beyond the one before. Returns how many; *has_older: the file knows more. */
 uint32_t mpb_epochs_read(const struct mpb_core *core, const struct mpb_partition *row,
                          const struct mpb_partition_copy *copy, struct mpb_epoch_start out[MPB_KEPT_EPOCHS],

@@ -78,22 +78,37 @@ static PyObject *log_stop(PyObject *object, PyObject *argument)
     return PyLong_FromLong(mpb_stop(&self->log, ordinal));
 }
 
-static PyObject *log_load_epochs(PyObject *object, PyObject *args)
+/* The (epoch, start offset) pairs of a list, to be freed with PyMem_Free; NULL with an exception. */
+static struct mpb_epoch_start *epochs_of(PyObject *list, uint32_t *count)
 {
-    PyObject *list;
-    MPB_ROW_ARGS("O!:load_epochs", &PyList_Type, &list);
-    Py_ssize_t count = PyList_GET_SIZE(list);
-    struct mpb_epoch_start *epochs = PyMem_Calloc((size_t)count + 1, sizeof *epochs);
+    Py_ssize_t size = PyList_GET_SIZE(list);
+    struct mpb_epoch_start *epochs = PyMem_Calloc((size_t)size + 1, sizeof *epochs);
     if (epochs == NULL)
-        return PyErr_NoMemory();
-    for (Py_ssize_t i = 0; i < count && !PyErr_Occurred(); i++) {
+        PyErr_NoMemory();
+    for (Py_ssize_t i = 0; epochs != NULL && i < size && !PyErr_Occurred(); i++) {
         long long offset = 0;
         mpb_py_parse_row(PyList_GET_ITEM(list, i), "iL", &epochs[i].epoch, &offset);
         epochs[i].offset = offset;
     }
-    int error = PyErr_Occurred() ? 0 : mpb_load_epochs(&self->log, ordinal, epochs, (uint32_t)count);
+    *count = (uint32_t)size;
+    if (PyErr_Occurred()) {
+        PyMem_Free(epochs);
+        return NULL;
+    }
+    return epochs;
+}
+
+static PyObject *log_load_epochs(PyObject *object, PyObject *args)
+{
+    PyObject *list;
+    uint32_t count;
+    MPB_ROW_ARGS("O!:load_epochs", &PyList_Type, &list);
+    struct mpb_epoch_start *epochs = epochs_of(list, &count);
+    if (epochs == NULL)
+        return NULL;
+    int error = mpb_load_epochs(&self->log, ordinal, epochs, count);
     PyMem_Free(epochs);
-    return PyErr_Occurred() ? NULL : PyLong_FromLong(error);
+    return PyLong_FromLong(error);
 }
 
 enum { MOST_SCANNED_EPOCHS = 65536 };
@@ -152,11 +167,20 @@ static PyObject *log_epochs(PyObject *object, PyObject *argument)
 
 static PyObject *log_epochs_written(PyObject *object, PyObject *args)
 {
-    unsigned int count;
-    MPB_ROW_ARGS("I:epochs_written", &count);
-    struct mpb_core *core = self->log.core;
-    if (core->replica_count != 0)
-        mpb_store_release(&core->replicas[ordinal].epochs_written, count);
+    PyObject *list;
+    uint32_t count;
+    MPB_ROW_ARGS("O!:epochs_written", &PyList_Type, &list);
+    struct mpb_epoch_start *epochs = epochs_of(list, &count);
+    if (epochs == NULL)
+        return NULL;
+    int error = mpb_partition_lock(&self->log, ordinal);
+    if (error == 0) {
+        mpb_epochs_written(self->log.core, &self->log.core->partitions[ordinal], epochs, count);
+        mpb_partition_unlock(&self->log, ordinal);
+    }
+    PyMem_Free(epochs);
+    if (error != 0)
+        return not_locked(ordinal, error);
     Py_RETURN_NONE;
 }
 
@@ -440,7 +464,7 @@ PyMethodDef mpb_log_replica_methods[] = {
     {"epochs", log_epochs, METH_O,
      "epochs(ordinal) -> (epochs ever begun, whether the file knows older ones, [(epoch, start offset)])"},
     {"epochs_written", log_epochs_written, METH_VARARGS,
-     "epochs_written(ordinal, begun): so many of them stand in the file"},
+     "epochs_written(ordinal, [(epoch, start offset)]): these, rising, stand in the file"},
     {"follower_fetched", (PyCFunction)(void *)log_follower_fetched, METH_VARARGS | METH_KEYWORDS,
      "follower_fetched(ordinal, broker, broker_epoch, leader_epoch, offset, last_epoch, log_start, now_ms,\n"
      "                 topic_id=None) -> (error, ask the file, diverging epoch, its end, ISR change proposed)"},

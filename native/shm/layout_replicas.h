@@ -31,7 +31,7 @@ _Static_assert(sizeof(struct mpb_replica_place) == 64, "place of a replica: a li
 struct mpb_epoch_start {
     int64_t offset;
     int32_t epoch;
-    uint32_t unused;
+    uint32_t is_written; /* 1: it stands in the file (log keeper) */
 };
 
 enum mpb_proposal_state { MPB_PROPOSAL_NONE = 0, MPB_PROPOSAL_PENDING = 1, MPB_PROPOSAL_SENT = 2 };
@@ -47,8 +47,8 @@ struct mpb_replicas {
     mpb_atomic64 proposal;            /* an ISR to be asked for: leader epoch 32 | state 16 | places 16; one store */
     int64_t led_since_ms;             /* monotonic clock when its leader epoch began here */
     mpb_atomic32 epochs_low;          /* epochs below this number stand in the file alone */
-    mpb_atomic32 epochs_written;      /* of those ever begun, so many stand in the file (log keeper) */
-    mpb_atomic64 ended_end;           /* no `end` of those in `ended` is above it */
+    uint32_t unused_word;
+    mpb_atomic64 ended_end; /* no `end` of those in `ended` is above it */
     uint8_t unused[32];
     struct mpb_epoch_start
         epoch[MPB_KEPT_EPOCHS]; /* by number modulo the size; those from copy.epochs on do not count */

@@ -359,7 +359,7 @@ static void too_many_epochs(void)
         CHECK_EQ(out.error, i < MPB_KEPT_EPOCHS ? 0 : MPB_ERR_REQUEST_TIMED_OUT);
         CHECK_EQ(out.last_epoch, i < MPB_KEPT_EPOCHS ? 3 + i : 2 + i);
     }
-    mpb_store_relaxed(&f.core.replicas[0].epochs_written, 1);
+    mpb_epochs_written(&f.core, &f.core.partitions[0], &(struct mpb_epoch_start){.offset = 0, .epoch = 3}, 1);
     struct told one = at_base(2 * MPB_KEPT_EPOCHS);
     struct mpb_follower_append request = {.leader_epoch = 2 * MPB_KEPT_EPOCHS, .offset = now()->leo, .records = bytes};
     one.epoch = 3 + MPB_KEPT_EPOCHS;

@@ -8,8 +8,8 @@ enum { MOST = 4000 };
 
 static struct fixture f;
 static struct mpb_epoch_start all[MOST];
-static uint32_t low;     /* of the list, what is not forgotten */
-static uint32_t written; /* so many of all that began are written down */
+static bool is_written[MOST];
+static uint32_t low; /* of the list, what is not forgotten */
 static uint32_t refusals;
 static struct mpb_partition_copy copy;
 static uint64_t dice;
@@ -70,18 +70,39 @@ static void all_is_right(void)
     ends_are_right(want, count, has_older);
 }
 
-/* The oldest makes room for one more, if that one is written down. */
+/* The oldest makes room for one more, if that one is written down or has no record. */
 static void begin_one(void)
 {
     int32_t epoch = latest() - 2 + (int32_t)roll_dice(6);
     bool is_new = epoch >= 0 && epoch > latest();
-    bool fits = copy.epochs < MPB_KEPT_EPOCHS + written;
+    bool fits = copy.epochs < low + MPB_KEPT_EPOCHS || is_written[low] || all[low].offset == all[low + 1].offset;
     CHECK_EQ(mpb_epochs_begin(&f.core, row(), &copy, epoch, copy.leo), fits || !is_new);
     refusals += is_new && !fits;
     if (is_new && fits) {
         low = copy.epochs > low + MPB_KEPT_EPOCHS ? copy.epochs - MPB_KEPT_EPOCHS : low;
         all[copy.epochs - 1] = (struct mpb_epoch_start){.offset = copy.leo, .epoch = epoch};
+        is_written[copy.epochs - 1] = false;
     }
+}
+
+/* As the log keeper: it looks, writes its file, and says so when others have gone on. */
+static struct mpb_epoch_start noted[MPB_KEPT_EPOCHS];
+static uint32_t in_file;
+
+static void look(void)
+{
+    bool has_older;
+    in_file = mpb_epochs_read(&f.core, row(), &copy, noted, &has_older);
+}
+
+static void say_written(void)
+{
+    mpb_partition_write_idle(&f.core, &f.core.partitions[0], &copy);
+    mpb_partition_commit(&f.core.partitions[0]);
+    mpb_epochs_written(&f.core, row(), noted, in_file);
+    for (uint32_t i = low; i < copy.epochs; i++)
+        for (uint32_t k = 0; k < in_file; k++)
+            is_written[i] |= noted[k].epoch == all[i].epoch && noted[k].offset == all[i].offset;
 }
 
 static void against_a_list(void)
@@ -90,7 +111,7 @@ static void against_a_list(void)
     fixture_replicate(&f);
     for (uint64_t seed = 1; seed <= 5; seed++) {
         dice = seed;
-        low = written = 0;
+        low = in_file = 0;
         copy = (struct mpb_partition_copy){0};
         mpb_replicas_forget(&f.core, row());
         struct mpb_replicas *replicas = mpb_replicas_of(&f.core, row());
@@ -103,8 +124,10 @@ static void against_a_list(void)
             else if (choice < 36)
                 copy.leo += roll_dice(4);
             else if (choice < 39) { /* what is written down may be forgotten; the odd ones' keeper is slow */
-                written = seed % 2 == 0 || roll_dice(8) == 0 ? before : written;
-                mpb_store_relaxed(&replicas->epochs_written, written);
+                if (roll_dice(2) == 0 && (seed % 2 == 0 || roll_dice(8) == 0))
+                    look();
+                else
+                    say_written();
             } else if (before > 0) {
                 uint32_t at = before - 1 - roll_dice(before < 6 ? before : 6);
                 int64_t offset = all[at].offset + (int64_t)roll_dice(3) - 1;
@@ -146,7 +169,7 @@ static void loaded(void)
     static const uint32_t COUNTS[] = {0, 1, MPB_KEPT_EPOCHS - 1, MPB_KEPT_EPOCHS, MPB_KEPT_EPOCHS + 1, 40};
     struct mpb_epoch_start file[40], want[MPB_KEPT_EPOCHS], got[MPB_KEPT_EPOCHS];
     for (int32_t i = 0; i < 40; i++)
-        file[i] = (struct mpb_epoch_start){.offset = 10 * i, .epoch = 2 * i};
+        file[i] = (struct mpb_epoch_start){.offset = 10 * i, .epoch = 2 * i, .is_written = 1};
     for (size_t n = 0; n < sizeof COUNTS / sizeof *COUNTS; n++) {
         const uint32_t count = COUNTS[n], least = count > MPB_KEPT_EPOCHS ? count - MPB_KEPT_EPOCHS : 0;
         bool has_older;
@@ -161,7 +184,8 @@ static void loaded(void)
         CHECK(now()->role == MPB_ROLE_NONE && now()->leader == -1 && now()->isr == 0 && now()->maximal_isr == 0);
         CHECK(f.core.replicas[0].ids[0][0] == -1 && f.core.replicas[0].ids[1][0] == -1);
         CHECK_EQ(mpb_load_relaxed(&f.core.replicas[0].place[1].tag), 0);
-        CHECK_EQ(mpb_load_relaxed(&f.core.replicas[0].epochs_written), count);
+        for (uint32_t i = least; i < count; i++)
+            CHECK_EQ(f.core.replicas[0].epoch[i % MPB_KEPT_EPOCHS].is_written, 1);
         CHECK_EQ(mpb_load_relaxed(&f.core.replicas[0].epochs_low), least);
         CHECK_EQ(now()->epochs, count);
         memcpy(all, file, sizeof file);
@@ -219,18 +243,56 @@ static void roles(void)
 /* A leadership that would push an epoch out which nobody has written down is put off, and nothing is changed. */
 static void put_off(void)
 {
+    const struct mpb_epoch_start first = {.offset = 0, .epoch = 3}, another = {.offset = 1, .epoch = 3};
+    struct batch_spec spec = numbered(-1, 0, 40);
     fixture_open(&f);
     fixture_replicate(&f);
     fixture_partition(&f, 0); /* in epoch 3, the first */
     for (int32_t number = 2; number <= MPB_KEPT_EPOCHS + 1; number++) {
         const struct mpb_new_role role = fixture_role(MPB_ROLE_LEADER, 2 + number, 1);
         bool fits = number <= MPB_KEPT_EPOCHS;
+        CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &spec).error, 0);
         CHECK_EQ(mpb_become(&f.log, 0, &role), fits ? 0 : MPB_ERR_REQUEST_TIMED_OUT);
         CHECK_EQ(now()->leader_epoch, fits ? 2 + number : 1 + number);
         if (!fits) {
-            mpb_store_relaxed(&f.core.replicas[0].epochs_written, 1);
+            mpb_epochs_written(&f.core, row(), &another, 1);
+            CHECK_EQ(mpb_become(&f.log, 0, &role), MPB_ERR_REQUEST_TIMED_OUT);
+            mpb_epochs_written(&f.core, row(), &first, 1);
             CHECK_EQ(mpb_become(&f.log, 0, &role), 0);
             CHECK_EQ(now()->leader_epoch, 2 + number);
+        }
+    }
+    fixture_close(&f);
+}
+
+/* Leaders of no record may come and go: nothing is lost with them. What was written down before they were cut says nothing of
+ * those that took their numbers. */
+static void without_a_word(void)
+{
+    struct mpb_epoch_start in_force[MPB_KEPT_EPOCHS];
+    struct batch_spec spec = numbered(-1, 0, 40);
+    bool has_older;
+    int32_t epoch = 4;
+    fixture_open(&f);
+    fixture_replicate(&f);
+    fixture_partition(&f, 0);
+    for (; epoch < 4 + 3 * MPB_KEPT_EPOCHS; epoch++) {
+        const struct mpb_new_role role = fixture_role(MPB_ROLE_LEADER, epoch, 1);
+        CHECK_EQ(mpb_become(&f.log, 0, &role), 0);
+    }
+    CHECK_EQ(mpb_epochs_read(&f.core, row(), now(), in_force, &has_older), 1);
+    for (int round = 0; round < 2; round++) {
+        int last = 0;
+        for (int i = 0; i < MPB_KEPT_EPOCHS + 1 && last == 0; i++, epoch++) {
+            const struct mpb_new_role role = fixture_role(MPB_ROLE_LEADER, epoch, 1);
+            last = mpb_become(&f.log, 0, &role);
+            CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &spec).error, 0);
+        }
+        CHECK_EQ(last, MPB_ERR_REQUEST_TIMED_OUT); /* the second time, too: they are others */
+        if (round == 0) {
+            uint32_t count = mpb_epochs_read(&f.core, row(), now(), in_force, &has_older);
+            CHECK_EQ(mpb_truncate(&f.log, 0, 1), 0);
+            mpb_epochs_written(&f.core, row(), in_force, count);
         }
     }
     fixture_close(&f);
@@ -272,6 +334,7 @@ int main(void)
     loaded();
     roles();
     put_off();
+    without_a_word();
     lists_of_replicas();
     printf("leader_epochs: %lu checks\n", checks_made);
     return 0;

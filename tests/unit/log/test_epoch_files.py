@@ -3,6 +3,7 @@
 import contextlib
 import errno
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -128,7 +129,38 @@ def test_what_is_written_may_be_forgotten_by_memory(world):
     partition, told = world.create(), []
     lead(world, partition, 3)
     job = EpochFiles(world.keeper(log=Instead(world.log, epochs_written=lambda *words: told.append(words))))
-    assert job.write() and job.write() and told == [(0, world.log.epochs(0)[0])]
+    assert job.write() and job.write() and told == [(0, world.log.epochs(0)[2])]
+
+
+def test_a_partition_that_somebody_holds_meanwhile_is_told_at_the_next_turn(world):
+    partition, told = world.create(), []
+    lead(world, partition, 3)
+
+    def held(*_):
+        raise TimeoutError
+
+    job = EpochFiles(world.keeper(log=Instead(world.log, epochs_written=held)))
+    assert job.write() is False and read_epochs(str(world.path / partition.dir)) == [(3, 0)]
+    job._keeper.log = Instead(world.log, epochs_written=lambda *words: told.append(words))
+    assert job.write() is True and told == [(0, [(3, 0)])]
+
+
+def test_when_all_that_memory_kept_was_cut_the_file_loses_what_began_beyond_the_end(world):
+    """And it is looked at again: the end that was seen may be older than what was kept."""
+    partition, seen = world.create(), {"leo": 40}
+    path = world.path / partition.dir / "leader-epoch-checkpoint"
+    now = world.log.state(0)
+    fields = now.__match_args__
+    path.write_text("0\n4\n1 0\n2 20\n3 30\n4 40\n")
+    log = Instead(
+        world.log,
+        epochs=lambda ordinal: (50, True, []),
+        state=lambda ordinal: SimpleNamespace(**dict(zip(fields, now, strict=False)) | seen),
+    )
+    job = EpochFiles(world.keeper(log=log))
+    assert job.write() is True and path.read_text() == "0\n3\n1 0\n2 20\n3 30\n"
+    seen["leo"] = 30
+    assert job.write() is True and path.read_text() == "0\n2\n1 0\n2 20\n"
 
 
 @pytest.mark.parametrize(("has_older", "expected"), [(False, [(5, 4)]), (True, [(0, 0), (5, 4)])])
@@ -144,3 +176,18 @@ def test_a_file_is_not_synced_every_second(world, monkeypatch):
     lead(world, partition, 3)
     monkeypatch.setattr(disk, "sync", synced.append)
     assert EpochFiles(world.keeper()).write() and synced == []
+
+
+def test_after_a_kill_an_epoch_that_was_cut_does_not_count(world):
+    """The file was written before: its last epoch began where another one's records are by now."""
+    partition, files = world.create(), EpochFiles(world.keeper())
+    for epoch, end in ((5, 4), (6, 8)):
+        lead(world, partition, epoch)
+        world.fill(partition, end)
+    assert files.write() and read_epochs(str(world.path / partition.dir)) == [(5, 0), (6, 4)]
+    assert world.log.truncate(partition.ordinal, 2) == 0
+    lead(world, partition, 7)
+    world.fill(partition, 9)
+    assert world.log.epochs(partition.ordinal)[2] == [(5, 0), (7, 2)]
+    world.reboot()
+    assert world.log.epochs(partition.ordinal)[2] == [(5, 0), (7, 2)]

@@ -53,7 +53,12 @@ def test_the_file_is_kafkas(tmp_path, text, epochs):
     ],
 )
 def test_what_shared_memory_keeps_counts_more_than_the_file(kept, known):
-    assert merged_epochs(EPOCHS, [EpochStart(*each) for each in kept]) == known
+    assert merged_epochs(EPOCHS, [EpochStart(*each) for each in kept], 51) == known
+
+
+@pytest.mark.parametrize(("log_end", "known"), [(51, EPOCHS), (50, EPOCHS[:2]), (11, EPOCHS[:1]), (10, [])])
+def test_without_any_in_memory_those_beyond_the_logs_end_were_cut(log_end, known):
+    assert merged_epochs(EPOCHS, [], log_end) == known
 
 
 @pytest.mark.parametrize(
@@ -82,4 +87,4 @@ def test_without_any_epoch_the_log_is_of_the_present_one():
 def test_what_the_file_says_of_what_memory_knows_does_not_count(epoch, start, counts):
     """Of an epoch that both know, or of one that held no record."""
     written, kept = EpochStart(epoch, start), EpochStart(5, 20)
-    assert merged_epochs([written], [kept]) == ([written, kept] if counts else [kept])
+    assert merged_epochs([written], [kept], 30) == ([written, kept] if counts else [kept])

@@ -408,34 +408,48 @@ def test_what_is_on_disk_for_certain(clean, point, flushed):
     assert loader._flushed(partition, "/d", SimpleNamespace(active=SimpleNamespace(next_offset=10))) == flushed
 
 
+BATCHES = [(10, 20, 1), (20, 40, 1), (50, 55, 3), (55, 60, 3), (60, 80, 4)]  # from, to, epoch; compaction took some
+
+
 @pytest.mark.parametrize(
-    ("clean", "written", "found", "since", "loaded"),
+    ("clean", "written", "asked", "loaded"),
     [
-        (True, [(1, 0), (3, 50)], None, None, [(1, 0), (3, 50)]),
-        (True, [(1, 0), (3, 79), (4, 80)], None, None, [(1, 0), (3, 79)]),
-        (False, [(1, 0), (3, 50)], [(3, 50), (4, 60)], 50, [(1, 0), (3, 50), (4, 60)]),
-        (False, [(1, 0), (2, 20), (3, 50)], [(1, 0), (2, 20), (3, 55)], 50, [(1, 0), (2, 20), (3, 55)]),
-        (False, [(3, 5)], [(0, 10), (4, 60)], 10, [(0, 10), (4, 60)]),
-        (False, [], [(0, 10)], 10, [(0, 10)]),
+        (True, [(1, 0), (3, 50)], [], [(1, 0), (3, 50)]),
+        (True, [(1, 0), (3, 79), (4, 80)], [], [(1, 0), (3, 79)]),
+        (False, [(1, 0), (3, 50)], [50], [(1, 0), (3, 50), (4, 60)]),
+        (False, [(1, 0), (3, 50), (4, 60)], [60], [(1, 0), (3, 50), (4, 60)]),
+        (False, [(1, 5)], [10], [(1, 5), (3, 50), (4, 60)]),
+        (False, [], [10], [(1, 10), (3, 50), (4, 60)]),
+        (False, [(1, 0), (2, 20), (3, 52)], [52, 20, 10], [(1, 0), (3, 50), (4, 60)]),
+        (False, [(1, 0), (2, 55)], [55, 10], [(1, 0), (3, 50), (4, 60)]),  # 3 to 55 was cut, and is another's now
+        (False, [(0, 0), (2, 5), (5, 70)], [70, 10, 10, 10], [(1, 10), (3, 50), (4, 60)]),
+        (False, [(1, 0), (3, 40)], [40], [(1, 0), (3, 40), (4, 60)]),  # compaction took its first records
+        (False, [(1, 0), (2, 30)], [30, 10], [(1, 0), (3, 50), (4, 60)]),  # and all of this one
     ],
 )
-def test_which_leader_epochs_are_believed(monkeypatch, clean, written, found, since, loaded):
-    """After an unclean stop the last one that was written down and all behind it are those of the batches."""
-    asked, done = [], []
+def test_which_leader_epochs_are_believed(monkeypatch, clean, written, asked, loaded):
+    """After an unclean stop those up to the last one that the batches agree with."""
+    scanned, done = [], []
     starts = [SimpleNamespace(epoch=epoch, start_offset=offset) for epoch, offset in written]
     monkeypatch.setattr(log_loader, "read_epochs", lambda directory: starts)
     loader = LogLoader.__new__(LogLoader)
     loader.last_stop = SimpleNamespace(of=lambda name: clean)
     loader._check = lambda partition, error: done.append(error)
+
+    def scan(ordinal, first):
+        scanned.append((ordinal, first))
+        behind = [(epoch, base) for base, end, epoch in BATCHES if end > first]
+        return 0, [(epoch, min(base for each, base in behind if each == epoch)) for epoch in sorted(dict(behind))]
+
     loader._log = SimpleNamespace(
         is_replicated=lambda: True,
-        scan_epochs=lambda ordinal, first: asked.append((ordinal, first)) or (0, found),
+        scan_epochs=scan,
         load_epochs=lambda ordinal, epochs: done.append((ordinal, epochs)) or 7,
     )
     partition = SimpleNamespace(dir="t-0", ordinal=5)
     loader._load_epochs(partition, "/d", {"leo": 80, "log_start": 10})
-    assert asked == ([] if clean else [(5, since)])
-    assert done == [*([] if clean else [0]), (5, loaded), 7]
+    assert scanned == [(5, first) for first in asked]
+    assert done == [*[0] * len(asked), (5, loaded), 7]
     loader._log.is_replicated = lambda: False
     loader._load_epochs(partition, "/d", {})
-    assert len(done) == (2 if clean else 3)
+    assert len(done) == 2 + len(asked)

@@ -25,7 +25,7 @@ CALLS = {
     "load_epochs": ([],),
     "scan_epochs": (0,),
     "epochs": (),
-    "epochs_written": (0,),
+    "epochs_written": ([],),
     "follower_fetched": (2, 1, 5, 0, -1, 0, NOW_MS, TOPIC_ID),
     "append_follower": (5, 0, BATCH, 0, 0, OPTIONS, NOW_MS, TOPIC_ID),
     "truncate_follower": (0, 5, NOW_MS),

@@ -77,6 +77,7 @@ def test_what_is_refused(leader):
         (log.become, (0, ReplicaRole.LEADER, 3, 3, [0, 1], (0, 1 << 70), 0, 1, NOW_MS)),
         (log.isr_answered, (0, 1, 1, [0, "one"], 0)),
         (log.load_epochs, (0, [(1, 2), ("x", 1)])),
+        (log.epochs_written, (0, [(1, 2), (2, "x")])),
         (log.load_producers, (0, [(1,)])),
         (log.load_ended, (0, [(1, "x")])),
         (log.load_transactions, (0, [(1, 2)])),

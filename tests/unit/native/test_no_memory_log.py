@@ -49,6 +49,7 @@ READ = {
     "replica_state": (),
     "epochs": (),
     "scan_epochs": (0,),
+    "epochs_written": ([(2, 0)],),
     "segments": (),
     "find": (0, _native.READ_TO_END, 1 << 20),
     "find_time": (LATE_MS + 3,),
