@@ -27,12 +27,15 @@ class NoResponse(Enum):
     NO_ANSWER = 2
     CLOSE = 3
     HANDED_OVER = 4
+    MALFORMED = 5
 
 
 PARKED: Final = NoResponse.PARKED  # a delayed operation holds the request and answers later
 NO_ANSWER: Final = NoResponse.NO_ANSWER  # acks=0: nothing is sent, the connection goes on
 HANDED_OVER: Final = NoResponse.HANDED_OVER  # the coordinator answers
 CLOSE: Final = NoResponse.CLOSE  # the only way to tell an acks=0 producer of an error
+
+MALFORMED: Final = NoResponse.MALFORMED  # as a body that cannot be decoded: Kafka finds it odd while it reads it
 
 #: What became of a request: a response message, or why there is none.
 Outcome: TypeAlias = Struct | NoResponse

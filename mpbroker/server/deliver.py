@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mpbroker.channel.handler_port import Request
-from mpbroker.server.apis import CLOSE, HANDED_OVER, NO_ANSWER, PARKED, Outcome
+from mpbroker.errors import ErrorCode
+from mpbroker.server.apis import CLOSE, HANDED_OVER, MALFORMED, NO_ANSWER, PARKED, Outcome
 from mpbroker.server.server_context import ServerContext
 
 
@@ -14,6 +15,8 @@ def deliver(context: ServerContext, request: Request, outcome: Outcome) -> None:
     if outcome is NO_ANSWER:
         context.port.answer_none(request)
     elif outcome is CLOSE:
-        context.port.answer_close(request, 0)
+        context.port.answer_close(request, 0)  # its error is noted already
+    elif outcome is MALFORMED:
+        context.refuse(request, "malformed_body", code=ErrorCode.INVALID_REQUEST)
     else:
         context.answer(request, outcome)

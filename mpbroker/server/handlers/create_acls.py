@@ -6,7 +6,7 @@ from mpbroker.channel.handler_port import Request
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
-from mpbroker.server.apis import CLOSE, Api, Outcome
+from mpbroker.server.apis import MALFORMED, Api, Outcome
 from mpbroker.server.handlers.describe_acls import NO_AUTHORIZER, UNKNOWN
 from mpbroker.server.server_context import ServerContext
 
@@ -14,7 +14,7 @@ from mpbroker.server.server_context import ServerContext
 def handle(context: ServerContext, request: Request, message: CreateAclsRequest) -> Outcome:
     for one in message.creations:
         if UNKNOWN in (one.resource_type, one.resource_pattern_type, one.operation, one.permission_type):
-            return CLOSE
+            return MALFORMED
     return failed(message, request.api_version, ErrorCode.SECURITY_DISABLED)
 
 

@@ -8,7 +8,7 @@ from mpbroker.channel.handler_port import Request
 from mpbroker.errors import ErrorCode
 from mpbroker.protocol.api_keys import ApiKey
 from mpbroker.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
-from mpbroker.server.apis import CLOSE, Api, Outcome
+from mpbroker.server.apis import MALFORMED, Api, Outcome
 from mpbroker.server.server_context import ServerContext
 
 NO_AUTHORIZER: Final = "The broker has no authorizer: everybody may do everything."
@@ -19,7 +19,7 @@ UNKNOWN: Final = 0
 def handle(context: ServerContext, request: Request, message: DescribeAclsRequest) -> Outcome:
     asked = message.resource_type_filter, message.pattern_type_filter, message.operation, message.permission_type
     if UNKNOWN in asked:
-        return CLOSE
+        return MALFORMED
     return failed(message, request.api_version, ErrorCode.SECURITY_DISABLED)
 
 

@@ -3,6 +3,7 @@
 #include "tests/log/log_fixture.h"
 
 #include "log/producer_room.h"
+#include "log/transaction.h"
 
 enum { LARGE = 32768, MAX_LOOKS = MPB_PRODUCER_CHAIN_ROWS + 256 + 8 + 64, HONEST = 5 };
 
@@ -79,6 +80,24 @@ static void test_a_flood_goes_round_in_its_own_rows(void)
     CHECK(produce(0, 1000 + 2 * LARGE - 1, 0).duplicate);
     CHECK(!produce(0, 1000, 0).duplicate); /* longest ago */
     CHECK_EQ(counted(&f, MPB_C_LOG_PRODUCERS_FULL), 0);
+    end();
+}
+
+/* One in a transaction that wrote a single batch stays, whatever comes behind it in its chain; when it has ended, it goes. */
+static void test_a_flood_forgets_no_transaction(void)
+{
+    static const struct mpb_txn_epochs VERIFIED = {0, MPB_NO_EPOCH, 0},
+                                       NONE = {MPB_NO_EPOCH, MPB_NO_EPOCH, MPB_NO_EPOCH};
+    begin(LARGE);
+    CHECK_EQ(produce(0, 5, 0).error, 0);
+    uint32_t at = mpb_producer_find(&f.core, &f.core.partitions[0], 5);
+    CHECK(at != 0);
+    for (int64_t round = 0; round < 3; round++) { /* it has records, it may get some, it has ended */
+        mpb_txn_restore(&f.core.producers[at - 1], round == 1 ? VERIFIED : NONE, round == 0 ? 0 : -1, 6000);
+        for (int64_t i = 1; i <= 2 * MPB_PRODUCER_CHAIN_ROWS; i++)
+            CHECK_EQ(produce(0, 5 + (i + round * LARGE) * MPB_PRODUCER_CHAINS, 0).error, 0);
+        CHECK_EQ(mpb_producer_find(&f.core, &f.core.partitions[0], 5), round < 2 ? at : 0);
+    }
     end();
 }
 
@@ -282,6 +301,7 @@ static void test_rows_of_no_partition(void)
 int main(void)
 {
     test_a_flood_goes_round_in_its_own_rows();
+    test_a_flood_forgets_no_transaction();
     test_a_new_producer_gets_a_row_of_another_partition();
     test_a_freed_row_leaves_its_chain();
     test_a_row_leaves_a_chain_of_several();

@@ -10,7 +10,7 @@ from mpbroker.protocol.messages.fetch import FetchPartition, FetchRequest, Fetch
 from mpbroker.protocol.messages.metadata import MetadataRequest
 from mpbroker.server import dispatch, server_context
 from mpbroker.server.api_table import API_TABLE
-from mpbroker.server.apis import CLOSE, HANDED_OVER, NO_ANSWER, PARKED
+from mpbroker.server.apis import CLOSE, HANDED_OVER, MALFORMED, NO_ANSWER, PARKED
 from mpbroker.server.deliver import deliver
 from mpbroker.server.handlers import fetch
 from mpbroker.server.replica_read import check_leader_epoch
@@ -170,13 +170,21 @@ def test_one_that_cannot_even_be_read_is_only_closed(monkeypatch, error):
 
 @pytest.mark.parametrize(
     ("outcome", "did"),
-    [(PARKED, []), (HANDED_OVER, []), (NO_ANSWER, ["none"]), (CLOSE, [("close", 0)]), ("body", [("answer", "body")])],
+    [
+        (PARKED, []),
+        (HANDED_OVER, []),
+        (NO_ANSWER, ["none"]),
+        (CLOSE, [("close", 0)]),
+        (MALFORMED, [("refuse", "malformed_body", ErrorCode.INVALID_REQUEST)]),
+        ("body", [("answer", "body")]),
+    ],
 )
 def test_what_a_handler_came_to_is_delivered(outcome, did):
     """A connection that a handler closes has its error noted already."""
     found = []
     context = SimpleNamespace(
         answer=lambda request, message: found.append(("answer", message)),
+        refuse=lambda request, reason, code: found.append(("refuse", reason, code)),
         port=SimpleNamespace(
             answer_none=lambda request: found.append("none"),
             answer_close=lambda request, code: found.append(("close", code)),

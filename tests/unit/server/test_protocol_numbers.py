@@ -80,7 +80,7 @@ def test_a_partition_of_which_nothing_is_said_says_nothing():
 
 
 def test_reasons_for_no_answer_are_told_apart():
-    assert len(NoResponse) == 4
+    assert len(NoResponse) == 5
 
 
 def test_a_row_of_the_table_is_fixed():

@@ -2,7 +2,10 @@
 
 import pytest
 
+from mpbroker.errors import ErrorCode
 from mpbroker.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from mpbroker.shm.counters import Counter
+from mpbroker.shm.layout import SLOT_HANDLERS
 from tests.harness.in_process_broker import InProcessBroker
 
 
@@ -21,4 +24,7 @@ def test_each_is_refused(tmp_path, version):
 def test_one_of_no_kind(tmp_path, field):
     odd = _read()
     setattr(odd, field, 0)
-    assert InProcessBroker(tmp_path).call(CreateAclsRequest([_read(), odd]), 3) is None  # its connection is closed
+    broker = InProcessBroker(tmp_path, is_traced=True)
+    assert broker.call(CreateAclsRequest([_read(), odd]), 3) is None  # its connection is closed
+    assert broker.core.row(SLOT_HANDLERS).counter(Counter.REQUESTS_REFUSED) == 1
+    assert [record.error for record in broker.traced()] == [ErrorCode.INVALID_REQUEST]

@@ -2,7 +2,10 @@
 
 import pytest
 
+from mpbroker.errors import ErrorCode
 from mpbroker.protocol.messages.describe_acls import DescribeAclsRequest
+from mpbroker.shm.counters import Counter
+from mpbroker.shm.layout import SLOT_HANDLERS
 from tests.harness.in_process_broker import InProcessBroker
 
 ASKED = DescribeAclsRequest(2, "t", 3, "User:u", "*", 3, 3)
@@ -18,4 +21,7 @@ def test_security_is_off(tmp_path, version):
 def test_a_filter_of_no_kind(tmp_path, field):
     asked = DescribeAclsRequest(2, "t", 3, "User:u", "*", 3, 3)
     setattr(asked, field, 0)
-    assert InProcessBroker(tmp_path).call(asked, 3) is None  # its connection is closed
+    broker = InProcessBroker(tmp_path, is_traced=True)
+    assert broker.call(asked, 3) is None  # its connection is closed
+    assert broker.core.row(SLOT_HANDLERS).counter(Counter.REQUESTS_REFUSED) == 1
+    assert [record.error for record in broker.traced()] == [ErrorCode.INVALID_REQUEST]
