@@ -113,5 +113,5 @@ class LogFlusher:
                 keeper.notify(ordinal)
                 self._flushed(ordinal)
             elif error == ErrorCode.KAFKA_STORAGE_ERROR:
-                keeper.events.error("flush_failed", ordinal=ordinal, flushed_to=flushed_to)
+                keeper.events.error("flush_failed", f"row {ordinal}", ordinal=ordinal, flushed_to=flushed_to)
         return done

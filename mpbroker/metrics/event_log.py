@@ -10,12 +10,14 @@ import contextlib
 import os
 import re
 import time
+from collections import deque
 from typing import Any, Final
 
 from mpbroker.metrics.line_limits import LineLimits
 
 MAX_VALUE_CHARACTERS: Final = 256
 MAX_LINE_BYTES: Final = 4000
+MAX_PLACES: Final = 4
 LEVELS: Final = {"ERROR": 40, "WARN": 30, "INFO": 20, "DEBUG": 10}
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/,+@%\[\]()-]+\Z")
@@ -72,11 +74,7 @@ class EventLog:
 
     def exception(self, event: str, exception: BaseException, about: str | None = None, /, **fields: object) -> None:
         """An exception nobody expected, with the innermost places it came through."""
-        import traceback
-
-        frames = traceback.extract_tb(exception.__traceback__)[-4:]
-        places = " < ".join(f"{os.path.basename(f.filename)}:{f.lineno}:{f.name}" for f in reversed(frames))
-        told = {"exception": type(exception).__name__, "text": exception, "at": places}
+        told = {"exception": type(exception).__name__, "text": exception, "at": _places(exception)}
         self._line("ERROR", event, about, fields | told)
 
     def tick(self) -> None:
@@ -103,6 +101,17 @@ class EventLog:
         make = _json_line if self._as_json else _text_line
         with contextlib.suppress(OSError):  # nobody reads the log: not a reason to stop serving
             os.write(self._fd, make(stamp, level, self.process, event, fields) + b"\n")
+
+
+def _places(exception: BaseException) -> str:
+    """Innermost first. Without the module `traceback`: to import it takes a descriptor, and there may be none."""
+    places: deque[str] = deque(maxlen=MAX_PLACES)
+    at = exception.__traceback__
+    while at is not None:
+        code = at.tb_frame.f_code
+        places.appendleft(f"{os.path.basename(code.co_filename)}:{at.tb_lineno}:{code.co_name}")
+        at = at.tb_next
+    return " < ".join(places)
 
 
 def _text_line(stamp: str, level: str, process: str, event: str, fields: dict[str, object]) -> bytes:

@@ -31,8 +31,8 @@ class Events:
     def warning(self, event: str, **fields: Any) -> None:
         self.lines.append(("WARN", event, fields))
 
-    def error(self, event: str, **fields: Any) -> None:
-        self.lines.append(("ERROR", event, fields))
+    def error(self, event: str, about: str | None = None, /, **fields: Any) -> None:
+        self.lines.append(("ERROR", event, fields if about is None else fields | {"about": about}))
 
     def exception(self, event: str, exception: BaseException, **fields: Any) -> None:
         self.lines.append(("ERROR", event, fields | {"exception": exception}))

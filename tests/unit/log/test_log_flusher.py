@@ -218,7 +218,9 @@ def test_a_stop_waits_for_every_sync_and_says_whether_all_were_good(world, answe
         one for ordinal in synced for one in ("log_flushes", ("rung", ordinal), ("flushed", ordinal))
     ]
     failed = [ordinal for ordinal, error in answers.items() if error == FAILED]
-    assert world.events.named("flush_failed") == [{"ordinal": one, "flushed_to": 10 * one} for one in failed]
+    assert world.events.named("flush_failed") == [
+        {"about": f"row {one}", "ordinal": one, "flushed_to": 10 * one} for one in failed
+    ], "of each partition a line in ten seconds"
 
 
 def test_what_was_under_way_before_a_stop_is_not_counted(world):

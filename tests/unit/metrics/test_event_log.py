@@ -1,5 +1,7 @@
 """Log lines: one per event, and nothing a client sends can forge or colour one."""
 
+import builtins
+import errno
 import json
 import os
 from types import SimpleNamespace
@@ -58,6 +60,25 @@ def test_an_exception_names_type_and_place(pipe):
         EventLog("p", pipe[1]).exception("failed", error)
     line = os.read(pipe[0], 4000).decode()
     assert "exception=ValueError" in line and "test_event_log.py" in line
+
+
+def test_an_exception_is_told_where_nothing_can_be_imported(pipe, monkeypatch):
+    """As without a descriptor: the innermost places, innermost first."""
+
+    def fall(depth):
+        return fall(depth - 1) if depth else int("x")
+
+    def no_descriptor(*_, **__):
+        raise OSError(errno.EMFILE, "no")
+
+    with pytest.raises(ValueError, match="x") as raised:
+        fall(9)
+    first = fall.__code__.co_firstlineno + 1
+    monkeypatch.setattr(builtins, "__import__", no_descriptor)
+    EventLog("p", pipe[1]).exception("failed", raised.value)
+    monkeypatch.undo()
+    at = " < ".join([f"test_event_log.py:{first}:fall"] * 4)
+    assert f'at="{at}"' in os.read(pipe[0], 4000).decode()
 
 
 def lines_of(pipe):
