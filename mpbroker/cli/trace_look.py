@@ -109,9 +109,9 @@ def read_segments(places: Sequence[Path]) -> tuple[list[segment.SegmentInfo], li
             raise trace_arguments.NoTraces(
                 f"{place} is no directory; --data-dir names the broker's data directory, --in a directory of traces"
             )
-        for info in found:  # a copy of the same segment in a second folder counts once: the longer one
+        for info in found:  # a copy of the same segment in a second folder counts once: the better one
             key = (info.path.name, *info.opened[:4])
-            if key not in infos or infos[key].record_count < info.record_count:
+            if key not in infos or infos[key].worth < info.worth:
                 infos[key] = info
     return list(infos.values()), complaints
 

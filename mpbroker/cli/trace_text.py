@@ -31,7 +31,7 @@ def segment_table(infos: list[segment.SegmentInfo]) -> str:
         rows.append(
             (
                 info.path.name,
-                "closed" if info.closed else "open",
+                "closed" if info.closed else "damaged" if info.is_doubtful else "open",
                 _moment(info.opened.clock.realtime_ns),
                 str(info.record_count),
                 str(dropped),

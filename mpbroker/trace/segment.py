@@ -1,7 +1,8 @@
 """Trace segment files (`*.mpt`): a header of 4,096 bytes, then records of 128 bytes. Reading needs no broker.
 
 The tracer alone writes them (segment_writer.py). A segment is `active` or was left by a crash while its close fields
-are zero: its record count then follows from its size, and a torn last record is ignored. The header:
+are zero: its record count then follows from its size, and a torn last record is ignored. Close fields that are neither
+zero nor fit their checksum are damage: what they said of the records is lost. The header:
 
       0  open fields    what is known when the file is made, their CRC, and `json_bytes`
     256  progress       base and present counters of the lane and their CRC, rewritten after every drain
@@ -14,6 +15,7 @@ Counters are cumulative over a lane's life; the difference between progress and 
 import json
 import os
 import struct
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,6 +43,8 @@ CLOSE_CRC_OFFSET = CLOSE_OFFSET + CLOSE.size
 JSON_OFFSET = 1024
 assert OPEN.size <= OPEN_CRC_OFFSET and PROGRESS_CRC_OFFSET + 4 <= CLOSE_OFFSET and CLOSE_CRC_OFFSET + 4 <= JSON_OFFSET
 MAX_JSON_BYTES = HEADER_BYTES - JSON_OFFSET
+#: A part of a header whose checksum does not fit may be one that is being written; after this it is there.
+LOOK_AGAIN_S = 0.02
 
 
 class SegmentError(MpbrokerError):
@@ -103,7 +107,8 @@ class SegmentInfo(NamedTuple):
     """A header. `closed` is None while it is active or after a crash; `record_count` is right in either case.
 
     `damage`: a sentence about a file that was cut or changed after it was written and can be read all the same; or
-    empty.
+    empty. `is_doubtful`: the damage is in the close fields, and nothing says whether the records are those that were
+    written.
     """
 
     path: Path
@@ -113,11 +118,17 @@ class SegmentInfo(NamedTuple):
     record_count: int
     file_bytes: int
     damage: str = ""
+    is_doubtful: bool = False
 
     @property
     def epoch_offset_ns(self) -> int:
         """Added to a monotonic stamp it gives nanoseconds since 1970."""
         return self.opened.clock.offset_ns
+
+    @property
+    def worth(self) -> tuple[bool, int]:
+        """Of two copies of a segment the one with more of this is to be read."""
+        return not self.is_doubtful, self.record_count
 
 
 def file_name(broker_id: int, boot_id: int, ring: int, first_seq: int, further: int = 0) -> str:
@@ -189,12 +200,12 @@ def pack_closed(closed: Closed) -> bytes:
 
 def read_info(path: Path) -> SegmentInfo:
     """Header of a segment file; SegmentError says what is wrong with it."""
-    with open(path, "rb") as file:
-        page = file.read(HEADER_BYTES)
-        size = os.fstat(file.fileno()).st_size
+    page, size = _read_page(path)
+    if len(page) == HEADER_BYTES and (_parse_progress(page) is None or _is_close_damaged(page)):
+        time.sleep(LOOK_AGAIN_S)
+        page, size = _read_page(path)
     opened = _parse_opened(path, page)
-    closed = _parse_closed(page)
-    progress = _parse_progress(page)
+    closed, progress, is_doubtful = _parse_closed(page), _parse_progress(page), _is_close_damaged(page)
     present = max(0, size - HEADER_BYTES) // RECORD_BYTES
     damage = ""
     if closed is not None and closed.record_count > present:
@@ -206,8 +217,17 @@ def read_info(path: Path) -> SegmentInfo:
         )
         written = opened.first_seq if closed is None else closed.next_seq
         progress = Progress(opened.first_seq, opened.first_seq, 0, 0, written, written, 0, 0)
+    if is_doubtful:
+        damage = f"{path}: its close fields are damaged, so nothing vouches for its records; none of them is counted"
     count = present if closed is None else closed.record_count
-    return SegmentInfo(path, opened, progress, closed, count, size, damage)
+    return SegmentInfo(path, opened, progress, closed, count, size, damage, is_doubtful)
+
+
+def _read_page(path: Path) -> tuple[bytes, int]:
+    """The header as it is now, and the file's size after it was read."""
+    with open(path, "rb") as file:
+        page = file.read(HEADER_BYTES)
+        return page, os.fstat(file.fileno()).st_size
 
 
 def read_chunks(info: SegmentInfo, chunk_records: int = 8192, first: int = 0) -> Iterator[bytes]:
@@ -281,9 +301,14 @@ def _parse_closed(page: bytes) -> Closed | None:
     body = page[CLOSE_OFFSET:CLOSE_CRC_OFFSET]
     crc = int.from_bytes(page[CLOSE_CRC_OFFSET : CLOSE_CRC_OFFSET + 4], "little")
     if crc == 0 or crc != (zlib.crc32(body) or 1):
-        return None  # never closed, or the closing write was torn: the size decides
+        return None  # never closed, or damaged: the size decides
     values = CLOSE.unpack(body)
     return Closed._make((*values[:6], ClockSample(*values[6:11]), values[11:]))
+
+
+def _is_close_damaged(page: bytes) -> bool:
+    """Something was written there, and it is not what a tracer writes: changed afterwards, or torn by a crash."""
+    return any(page[CLOSE_OFFSET : CLOSE_CRC_OFFSET + 4]) and _parse_closed(page) is None
 
 
 def _parse_progress(page: bytes) -> Progress | None:

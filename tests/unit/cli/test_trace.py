@@ -31,6 +31,16 @@ def test_ls(directory, capsys):
     ]
 
 
+def test_ls_tells_a_damaged_segment_from_one_that_is_being_written(directory, capsys):
+    with open(min(directory.glob("*.mpt")), "r+b") as file:
+        file.seek(520)
+        file.write(b"\xff")
+    assert main(["trace", "ls", "--in", str(directory)]) == 0
+    out, err = capsys.readouterr()
+    assert [line.split()[1] for line in out.splitlines()[1:]] == ["damaged", "open"]
+    assert len(err.splitlines()) == 1 and "its close fields are damaged" in err
+
+
 def test_stats_json(directory, capsys):
     assert main(["trace", "stats", "--in", str(directory), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mpbroker.trace import lane_drain, manifest, record, segment_writer, statistics
+from mpbroker.trace import lane_drain, manifest, record, segment, segment_writer, statistics
 from mpbroker.trace.lane import LaneCounters
 from mpbroker.trace.record import TraceRecord
 from tests.harness.descriptors import open_descriptors
@@ -224,3 +224,35 @@ def test_what_is_gone_is_all_that_had_been_finished(tmp_path, both_ends, monkeyp
     _, reader = both_ends
     monkeypatch.setattr(reader, "counters", lambda: LaneCounters(30, 20, 5, 3, 16))
     assert drain_of(reader, tmp_path)._progress == (24, 16, 5, 3, 24, 16, 5, 3)
+
+
+def _tear_close_fields(path):
+    """Of what was written there the first bytes alone."""
+    page = bytearray(path.read_bytes())
+    end = segment.CLOSE_CRC_OFFSET + 4
+    page[segment.CLOSE_OFFSET + 40 : end] = bytes(end - segment.CLOSE_OFFSET - 40)
+    path.write_bytes(page)
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_crash_that_tore_the_close_fields_costs_no_record(tmp_path, both_ends, listed):
+    """A line of the manifest comes after them: with one, it was no crash, and what is left of the file stays as it
+    is."""
+    writer, reader = both_ends
+    drain = drain_of(reader, tmp_path)
+    finish(writer, *range(4))
+    drain.step(0)
+    [path] = drain.active
+    drain.close()
+    _tear_close_fields(path)
+    if not listed:
+        (tmp_path / manifest.FILE).unlink()
+    before = path.read_bytes()
+    assert lane_drain.recover_directory(tmp_path, broker_id=4) == (0 if listed else 1)
+    info = segment.read_info(path)
+    assert info.is_doubtful == (path.read_bytes() == before) == listed
+    assert listed or (segment.verify(info) and info.record_count == 5)  # four, and a clock
+    after = drain_of(reader, tmp_path)
+    finish(writer, 4)
+    assert after.step(0) == 1 and requests_in(tmp_path) == list(range(5))
+    after.close()

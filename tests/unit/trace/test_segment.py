@@ -6,6 +6,14 @@ from mpbroker.trace import segment, segment_writer, statistics
 from tests.unit.trace.traces import CLOCK, full_request, write_segment
 
 
+@pytest.fixture(autouse=True)
+def looks(monkeypatch):
+    """How often a header was looked at again; without waiting, for whoever writes it is here."""
+    found = []
+    monkeypatch.setattr(segment.time, "sleep", found.append)
+    return found
+
+
 @pytest.fixture
 def records():
     return [full_request(7 + number, t0_ns=5_000 + number) for number in range(5)]
@@ -114,14 +122,55 @@ def test_any_wrong_bit_in_the_open_fields_is_noticed(tmp_path, records):
         whole[place] ^= 0x10
 
 
-def test_a_wrong_bit_in_the_close_fields_leaves_an_open_segment(tmp_path, records):
+def test_a_wrong_bit_in_the_close_fields_is_damage_and_no_open_segment(tmp_path, records):
     whole = bytearray(write_segment(tmp_path, records).path.read_bytes())
     path = tmp_path / "bad.mpt"
     for place in range(segment.CLOSE_OFFSET, segment.CLOSE_CRC_OFFSET + 4):
         whole[place] ^= 0x10
         path.write_bytes(whole)
-        assert segment.read_info(path).closed is None and segment.read_info(path).record_count == 5
+        info = segment.read_info(path)
+        assert info.closed is None and info.is_doubtful, place
+        assert info.damage.startswith(f"{path}: its close fields are damaged"), place
+        assert b"".join(segment.read_chunks(info)) == b"".join(one.pack() for one in records), "whoever asks may read"
         whole[place] ^= 0x10
+
+
+def test_an_open_segment_is_looked_at_once_and_is_no_damage(tmp_path, records, looks):
+    info = segment.read_info(write_segment(tmp_path, records, close=False).path)
+    assert (info.closed, info.damage, info.is_doubtful, looks) == (None, "", False, [])
+
+
+@pytest.mark.parametrize("part", ["progress", "close fields"])
+def test_what_is_being_written_is_looked_at_twice(tmp_path, records, looks, monkeypatch, part):
+    """A reader meets a tracer in the middle of its write; a moment later all of it is there."""
+    path = write_segment(tmp_path, records).path
+    whole = path.read_bytes()
+    at = segment.PROGRESS_OFFSET if part == "progress" else segment.CLOSE_OFFSET
+    path.write_bytes(whole[: at + 12] + bytes(40) + whole[at + 52 :])
+    monkeypatch.setattr(segment.time, "sleep", lambda seconds: looks.append(seconds) or path.write_bytes(whole))
+    info = segment.read_info(path)
+    assert info.closed is not None and info.damage == "" and looks == [segment.LOOK_AGAIN_S]
+
+
+def test_recovery_closes_anew_what_a_crash_tore(tmp_path, records):
+    """As many bytes of the close fields as the crash let through: afterwards every record is vouched for."""
+    info = write_segment(tmp_path, records)
+    whole = info.path.read_bytes()
+    for torn in range(1, segment.CLOSE.size + 4, 7):
+        rest = segment.CLOSE_CRC_OFFSET + 4 - segment.CLOSE_OFFSET - torn
+        at = segment.CLOSE_OFFSET + torn
+        info.path.write_bytes(whole[:at] + bytes(rest) + whole[at + rest :])
+        found = segment.read_info(info.path)
+        assert found.is_doubtful
+        segment_writer.recover(found)
+        again = segment.read_info(info.path)
+        assert (again.record_count, again.damage, again.is_doubtful) == (5, "", False) and segment.verify(again)
+
+
+def test_of_two_copies_the_one_that_is_vouched_for_is_worth_more(tmp_path, records):
+    info = segment.read_info(write_segment(tmp_path, records).path)
+    worse = info._replace(is_doubtful=True, record_count=9)
+    assert worse.worth < info._replace(record_count=4).worth < info.worth
 
 
 def test_recovery_closes_what_a_crash_left(tmp_path, records):

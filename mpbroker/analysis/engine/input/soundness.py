@@ -1,9 +1,10 @@
 """Whether a segment's records are those that the tracer wrote, before any study counts them. Reads files; numpy.
 
 Runs wherever a trace is opened: in a command's process, and where Spark plans a read. A closed segment has a checksum
-of its records: where it does not fit, nothing of the file is counted. Records of an open one (and those of a closed
-one, once more) must be possible: a kind there is, the lane's next sequence number, an API that the broker knows or
-refused, a weight that sampling can give. From the first one that is not, the rest of the file is left out.
+of its records: where it does not fit, or is lost with the close fields, nothing of the file is counted. Records of an
+open one (and those of a closed one, once more) must be possible: a kind there is, the lane's next sequence number, an
+API that the broker knows or refused, a weight that sampling can give. From the first one that is not, the rest of the
+file is left out.
 
 Sequence numbers that are skipped are requests that the file does not have: an exact count of what was lost.
 """
@@ -142,6 +143,8 @@ _known: dict[Path, tuple[tuple[int, ...], Checked]] = {}
 def check(info: SegmentInfo) -> Checked:
     """Read a segment once and judge it; a file that has not changed since is not read again by this process. OSError:
     it cannot be read."""
+    if info.is_doubtful:
+        return Checked(info._replace(record_count=0), 0, info.opened.first_seq, ())
     state = os.stat(info.path)
     mark = (state.st_ino, state.st_size, state.st_mtime_ns, info.record_count, info.progress.sampled_out)
     known = _known.get(info.path)

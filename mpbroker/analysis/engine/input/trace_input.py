@@ -218,8 +218,8 @@ def _open_raw(places: list[Path], files: list[Path], rows: RowFilter) -> TraceIn
             continue
         if info.damage:
             complaints.append(info.damage)
-        known = found.get(path.name)  # a copy of the same segment in a second folder counts once: the longer one
-        if known is None or known.record_count < info.record_count or known.opened[:4] != info.opened[:4]:
+        known = found.get(path.name)  # a copy of the same segment in a second folder counts once: the better one
+        if known is None or known.worth < info.worth or known.opened[:4] != info.opened[:4]:
             found[path.name if known is None or known.opened[:4] == info.opened[:4] else str(path)] = info
     infos = [info for info in found.values() if rows.brokers is None or info.opened.broker_id in rows.brokers]
     if not infos:
@@ -312,6 +312,8 @@ def samples_of(info: segment.SegmentInfo) -> Iterator[clock_sample.ClockSample]:
     """Those of the header; those within too where the header has no second one, or is not enough to place a step."""
     opened, closed = info.opened.clock, info.closed and info.closed.clock
     yield opened
+    if info.is_doubtful:
+        return
     if closed is not None:
         yield closed
         if closed.monotonic_ns - opened.monotonic_ns <= SEARCHED_NS and not ClockLine([opened, closed]).quality.steps:

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 
 from mpbroker.analysis.engine.engines.local_engine import LocalEngine
-from mpbroker.analysis.engine.input import soundness
+from mpbroker.analysis.engine.input import soundness, trace_input
 from mpbroker.analysis.engine.input.trace_input import open_input
 from mpbroker.analysis.engine.running import runner
 from mpbroker.analysis.spark.arrow_types import narrow
 from mpbroker.analysis.spark.source import MpbTraceSource
 from mpbroker.trace import record, segment
-from tests.harness.record_trace import Lane, request, write_segment
+from tests.harness.record_trace import OFFSET_NS, Lane, clock, request, write_segment
 
 PLACES = {name: place for name, (place, _) in record.layout().items()}
 REQUESTS = 50
@@ -135,6 +135,38 @@ def test_numbers_wrap_at_32_bits(tmp_path):
     write_segment(tmp_path, [request() for _ in range(REQUESTS)], Lane(first_seq=first))
     loss = open_input([tmp_path]).loss
     assert loss.records == REQUESTS and not loss.gaps and not loss.sentences
+
+
+def test_a_bit_of_the_close_fields_does_not_switch_the_checksum_off(tmp_path):
+    """With them goes what vouches for the records: none is counted, whether they are damaged or not."""
+    path = _segments(tmp_path)
+    sound = path.read_bytes()
+    for damaged in ((segment.CLOSE_OFFSET + 8,), (segment.CLOSE_OFFSET + 8, segment.HEADER_BYTES + 20 * 128 + 120)):
+        data = bytearray(sound)
+        for place in damaged:
+            data[place] ^= 0x80
+        path.write_bytes(data)
+        assert _local(tmp_path) == _spark(tmp_path) == list(range(REQUESTS))
+        found = open_input([tmp_path])
+        assert found.loss.damaged_files == 1 and found.loss.missing == found.loss.records == REQUESTS
+        assert found.loss.sentences[0].startswith(f"{path}: its close fields are damaged")
+
+
+def test_a_clock_that_nothing_vouches_for_is_not_believed(tmp_path):
+    within = clock(2_000_000, OFFSET_NS + 10**9).pack_record(0, 0)
+    info = segment.read_info(write_segment(tmp_path, [request()], events=[within], close=False))
+    assert list(trace_input.samples_of(info)) == [info.opened.clock, clock(2_000_000, OFFSET_NS + 10**9, 50)]
+    assert list(trace_input.samples_of(info._replace(is_doubtful=True))) == [info.opened.clock]
+
+
+def test_a_copy_that_is_whole_stands_for_a_damaged_one(tmp_path):
+    path = _segments(tmp_path / "a")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / path.name).write_bytes(path.read_bytes())
+    with open(path, "r+b") as file:
+        file.seek(segment.CLOSE_OFFSET)
+        file.write(b"\xff")
+    assert _local(tmp_path) == _spark(tmp_path) == list(range(2 * REQUESTS))
 
 
 def test_a_file_that_has_not_changed_is_read_once(tmp_path, monkeypatch):

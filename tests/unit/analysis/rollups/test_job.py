@@ -107,6 +107,15 @@ def test_what_is_growing_cut_or_damaged_is_left_out_until_it_is_whole(traces, tm
     assert _tables(tmp_path / "out") == _tables(tmp_path / "whole")
 
 
+def test_damaged_close_fields_are_no_segment_that_is_being_written(traces, tmp_path, narrow):
+    path = min((traces / "1").glob("*.mpt"))
+    with open(path, "r+b") as file:
+        file.seek(520)
+        file.write(b"\xff")
+    [left] = _run([traces], tmp_path / "out").left
+    assert left.path == str(path) and "its close fields are damaged" in left.reason
+
+
 class Killed(BaseException):
     """The process is gone at this moment."""
 
