@@ -37,6 +37,7 @@ ANALYSIS_READS = {
         f"mpbroker.trace.{name}"
         for name in (
             "record",
+            "record_check",
             "segment",
             "manifest",
             "dictionary",

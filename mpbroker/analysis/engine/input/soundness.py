@@ -4,7 +4,7 @@ Runs wherever a trace is opened: in a command's process, and where Spark plans a
 of its records: where it does not fit, or is lost with the close fields, nothing of the file is counted. Records of an
 open one (and those of a closed one, once more) must be possible: a kind there is, the lane's next sequence number, an
 API that the broker knows or refused, a weight that sampling can give. From the first one that is not, the rest of the
-file is left out.
+file is left out. The rules are those of mpbroker/trace/record_check.py.
 
 Sequence numbers that are skipped are requests that the file does not have: an exact count of what was lost.
 """
@@ -17,16 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mpbroker.analysis.engine.input.columns import RECORD_DTYPE
-from mpbroker.trace import segment
+from mpbroker.trace import record_check, segment
 from mpbroker.trace.record import ABORTED, KEPT, KIND_NAMES, RECORD_BYTES, REDISPATCHED, REQUEST, SAMPLE_SHIFT
 from mpbroker.trace.segment import SegmentInfo
 
 CHUNK_RECORDS = 65536
-#: A record may stand for so many more requests than its lane sampled out until then; one in so many lanes is refused
-#: wrongly for a moment, at its very first request.
-CHANCE = 1024
-#: Sequence numbers go on by less than this where records are missing; a greater step is no step.
-MAX_STEP = 1 << 24
 MAX_CACHED = 4096
 
 
@@ -66,13 +61,13 @@ class _Walk:
         records = np.frombuffer(data, RECORD_DTYPE)
         kinds = records["kind"]
         end = _first(kinds >= len(KIND_NAMES), len(records))
-        reason = f"kind {kinds[end]}, which there is not" if end < len(records) else ""
+        reason = record_check.WRONG_KIND.format(kind=kinds[end]) if end < len(records) else ""
         places = np.flatnonzero(kinds[:end] == REQUEST)
         sound, request_reason = self._requests(records[places])
         if request_reason:
             end, reason = int(places[sound]), request_reason
-        self.wrong = f"record {self.records + end} has {reason}" if reason else ""
         self.records += end
+        self.wrong = reason
 
     def _requests(self, found: npt.NDArray[Any]) -> tuple[int, str]:
         """How many of these requests can be believed, and what the next one has that cannot be."""
@@ -80,9 +75,9 @@ class _Walk:
             return 0, ""
         steps = self._steps(found)
         checks = (
-            ((steps < 0) | (steps >= MAX_STEP), "a sequence number that cannot follow the one before"),
-            (self._impossible_api(found), "API {api_key}, which there is not, and no error"),
-            (self._impossible_weight(found), "a weight that sampling does not give"),
+            ((steps < 0) | (steps >= record_check.MAX_STEP), record_check.WRONG_STEP),
+            (self._impossible_api(found), record_check.WRONG_API),
+            (self._impossible_weight(found, steps), record_check.WRONG_WEIGHT),
         )
         places = [_first(wrong, len(found)) for wrong, _ in checks]
         sound = min(places)
@@ -103,32 +98,35 @@ class _Walk:
         unknown = ~np.isin(found["api_key"], self._apis)
         return np.asarray(unknown & (found["error"] == 0) & (found["flags"] & ABORTED == 0))
 
-    def _impossible_weight(self, found: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """Requests that failed, or are kept in any case, stand for themselves; and a lane's counters bound the rest (of
-        an open segment they may be older than its last records)."""
+    def _impossible_weight(self, found: npt.NDArray[Any], steps: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Requests that failed, or are kept in any case, stand for themselves; and a lane's counters bound the rest, as
+        far as they tell."""
         shift = found["flags"] >> SAMPLE_SHIFT
         always = (found["error"] != 0) | (found["plane_prio"] & 3 != 0)
         always |= found["flags"] & (ABORTED | REDISPATCHED | KEPT) != 0
-        wrong = (shift > 0) & always
-        if self.info.closed is not None:
-            wrong |= (1 << shift.astype(np.int64)) - 1 > CHANCE * (1 + self.info.progress.sampled_out)
-        return np.asarray(wrong)
+        is_told = self._numbers(steps) < record_check.told_until(self.info)
+        is_too_much = (1 << shift.astype(np.int64)) > record_check.most_weight(self.info)
+        return np.asarray((shift > 0) & always | is_told & is_too_much)
+
+    def _numbers(self, steps: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The lane's numbers of requests, as far as the steps to them can be believed."""
+        return np.asarray(self.seq - 1 + np.cumsum(steps + 1))
 
     def _count(self, steps: npt.NDArray[np.int64]) -> None:
-        seqs = self.seq + np.cumsum(steps + 1)
-        self.holes += [Hole(int(seqs[at] - 1 - steps[at]), int(steps[at])) for at in np.flatnonzero(steps).tolist()]
+        numbers = self._numbers(steps)
+        self.holes += [Hole(int(numbers[at] - steps[at]), int(steps[at])) for at in np.flatnonzero(steps).tolist()]
         self.requests += len(steps)
         if len(steps):
-            self.seq = int(seqs[-1])
+            self.seq = int(numbers[-1]) + 1
 
     def result(self) -> Checked:
         """When all have passed, or as many as there are now."""
         info, first = self.info, self.info.opened.first_seq
         if not self.crc.fits():
-            damage = f"{info.path}: its records are not those it was closed with; none of them is counted"
+            damage = record_check.not_as_closed(info)
             return Checked(info._replace(closed=None, record_count=0, damage=damage), 0, first, ())
         if self.wrong:
-            damage = f"{info.path}: {self.wrong}: it is damaged, and nothing from there on is counted"
+            damage = record_check.damaged_from(info, self.records, self.wrong)
             info = info._replace(closed=None, record_count=self.records, damage=damage)
         return Checked(info, self.requests, self.seq, tuple(self.holes))
 
@@ -146,7 +144,7 @@ def check(info: SegmentInfo) -> Checked:
     if info.is_doubtful:
         return Checked(info._replace(record_count=0), 0, info.opened.first_seq, ())
     state = os.stat(info.path)
-    mark = (state.st_ino, state.st_size, state.st_mtime_ns, info.record_count, info.progress.sampled_out)
+    mark = (state.st_ino, state.st_size, state.st_mtime_ns, info.record_count, *info.progress)
     known = _known.get(info.path)
     if known is not None and known[0] == mark:
         return known[1]

@@ -110,6 +110,40 @@ def test_weights_that_sampling_never_gives(tmp_path, fields, sampled_out):
     assert found.loss.records == 1 and f"{path}: record 1 has a weight" in found.loss.sentences[0]
 
 
+@pytest.mark.parametrize(("place", "counted"), [(9, 9), (10, 20), (19, 20)])
+@pytest.mark.parametrize("first", [0, (1 << 32) - 15])
+def test_counters_bound_the_weights_before_their_drain_and_none_behind_it(tmp_path, place, counted, first):
+    """A crash left ten requests that the counters know, none sampled out, and ten that came later: beside those very
+    many may have been. So it is where a broker still writes."""
+    rows = [request(flags=15 << 12 if number == place else 0) for number in range(20)]
+    path = write_segment(tmp_path, rows, Lane(first_seq=first), close=False)
+    _note(path, segment.Progress(*[first, first, 0, 0] * 2)._replace(written=first + 10, finished=first + 10))
+    loss = open_input([tmp_path]).loss
+    assert loss.records == counted == len(_local(tmp_path)) == len(_spark(tmp_path))
+    said = f"{path}: record 9 has a weight that sampling does not give: it is damaged, and nothing from there on"
+    assert [one.startswith(said) for one in loss.sentences[:1]] == [True] * (place == 9)
+    _note(path, segment.Progress(*[first, first, 0, 0] * 2)._replace(written=first + 20, finished=first + 20))
+    assert open_input([tmp_path]).loss.records == place, "the next drain tells"
+
+
+def _note(path, progress):
+    """As a tracer writes them."""
+    with open(path, "r+b") as file:
+        file.seek(segment.PROGRESS_OFFSET)
+        file.write(segment.pack_progress(progress))
+
+
+def test_counters_that_are_damaged_bound_no_weight(tmp_path):
+    """The checksum still vouches for the records."""
+    path = write_segment(tmp_path, [request(flags=15 << 12)], Lane(sampled_out=40_000))
+    _note(path, segment.read_info(path).progress._replace(dropped=1))
+    with open(path, "r+b") as file:
+        file.seek(segment.PROGRESS_OFFSET)
+        file.write(b"\xff")
+    loss = open_input([tmp_path]).loss
+    assert loss.records == 1 and len(loss.sentences) == 1 and "the checksum of its counters" in loss.sentences[0]
+
+
 def test_skipped_sequence_numbers_are_counted_exactly(tmp_path):
     """Headers and checksum agree with the records that are left; only their numbers tell."""
     path = _segments(tmp_path)
