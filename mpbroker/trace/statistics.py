@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from mpbroker.errors import error_name
-from mpbroker.trace import segment
+from mpbroker.trace import record_check, segment
 from mpbroker.trace.record import NOT_REACHED, RECORD_BYTES, REQUEST, SAMPLE_SHIFT, STAGES, TICK_SHIFT
 
 Choose = Callable[[bytes], bytes]
@@ -111,7 +111,8 @@ class TraceStatistics:
     """A whole trace. `finished`, `dropped`, `sampled_out` come from the lanes' counters, `records` are counted here.
 
     All count requests; `weighted` is what the records stand for where the trace was sampled. `damage`: a sentence for
-    each file whose records are not those that were written.
+    each file whose records are not those that were written, as far as its header did not tell; what cannot be believed
+    of it is not counted, as in studies.
     """
 
     def __init__(self) -> None:
@@ -139,27 +140,18 @@ class TraceStatistics:
         return found
 
     def add_segment(self, info: segment.SegmentInfo, choose: Choose | None = None) -> None:
-        """Count a segment's records in, and its share of the lane's counters.
+        """Count a segment's records in, as far as they can be believed, and its share of the lane's counters.
 
         A segment being written may hold records newer than its counters, a damaged one fewer: what is there counts.
         With `choose` (whole records → those wanted) the others count as records and in no API.
         """
-        before, checksum = self.records, segment.RecordsChecksum(info)
-        for chunk in segment.read_chunks(info):
-            if choose is None:
-                self.add_records(chunk)
-            else:
-                requests = sum(row[_KIND] == REQUEST for row in _NARROW.iter_unpack(chunk))
-                wanted = self.records + requests
-                self.add_records(choose(chunk))
-                self.records = wanted
-            checksum.add(chunk)
+        before, damage = self.records, self._add_sound(info, choose)
         records = self.records - before
         finished, written, dropped, sampled_out = info.progress.share()
         self.segments += 1
         self.dropped += dropped
         self.sampled_out += sampled_out
-        if info.closed is None or info.damage:
+        if info.closed is None or info.damage or damage:
             self.finished += records + dropped + sampled_out
         else:
             self.finished += finished
@@ -167,8 +159,29 @@ class TraceStatistics:
         self._lanes.setdefault(info.opened[:3], []).append(
             (first_seq, info.path.name, first_seq + records, first_seq + written)
         )
-        if not checksum.fits():
-            self.damage.append(f"{info.path}: its records are not those it was closed with")
+        if damage:
+            self.damage.append(damage)
+
+    def _add_sound(self, info: segment.SegmentInfo, choose: Choose | None) -> str:
+        """Count in what can be believed; a sentence where that is less than the header promises."""
+        if info.is_doubtful:
+            return ""
+        if info.closed is not None and not segment.verify(info):
+            return record_check.not_as_closed(info)
+        check = record_check.RecordCheck(info)
+        for chunk in segment.read_chunks(info):
+            self._add_chosen(check.sound(chunk), choose)
+            if check.wrong:
+                return record_check.damaged_from(info, check.records, check.wrong)
+        return ""
+
+    def _add_chosen(self, records: bytes, choose: Choose | None) -> None:
+        if choose is None:
+            self.add_records(records)
+            return
+        wanted = self.records + sum(row[_KIND] == REQUEST for row in _NARROW.iter_unpack(records))
+        self.add_records(choose(records))
+        self.records = wanted
 
     def add_records(self, records: bytes) -> None:
         """Count whole records in; those of other kinds than request are passed over."""

@@ -81,7 +81,7 @@ def busy(tmp_path):
         full_request(number, api_key=number % 2, t0_ns=number * 10**9 + 2000)._replace(client_hash=11 + number // 50)
         for number in range(100)
     ]
-    info = write_segment(tmp_path, made)
+    info = write_segment(tmp_path, made, apis={"0": "Produce", "1": "Fetch"})
     names = DictionaryWriter(tmp_path, info.opened.broker_id, info.opened.boot_id)
     names.client(11, "shop")
     names.client(12, "export")

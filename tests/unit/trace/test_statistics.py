@@ -79,7 +79,7 @@ def test_accounts_over_segments_balance(tmp_path):
 def test_records_newer_than_the_counters_count_as_finished(tmp_path):
     info = write_segment(tmp_path, [full_request(0)], close=False)
     with open(info.path, "ab") as file:
-        file.write(full_request(1).pack() * 4)
+        file.write(b"".join(full_request(number).pack() for number in range(1, 5)))
     result = statistics.collect([statistics.segment.read_info(info.path)])
     assert (result.finished, result.records, result.dropped, result.sampled_out) == (8, 5, 2, 1)
 

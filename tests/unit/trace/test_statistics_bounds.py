@@ -76,7 +76,8 @@ def test_what_is_printed_is_in_microseconds_and_only_of_what_was_reached():
 
 def test_with_a_choice_the_others_count_as_records_alone(tmp_path):
     """Whether a trace is whole does not depend on what somebody wants to see of it."""
-    info = write_segment(tmp_path, [full_request(number, api_key=number % 2) for number in range(5)])
+    made = [full_request(number, api_key=number % 2) for number in range(5)]
+    info = write_segment(tmp_path, made, apis={"0": "Produce", "1": "Fetch"})
     clock = TraceRecord(t0_ns=1, kind=record.CLOCK).pack()
     chosen = statistics.collect([info], lambda one: lambda chunk: chunk[:128] + clock)
     assert (chosen.records, chosen.finished, chosen.segments) == (5, 8, 1)
@@ -84,14 +85,41 @@ def test_with_a_choice_the_others_count_as_records_alone(tmp_path):
     assert chosen.weighted == 1 and chosen.damage == []
 
 
-def test_records_that_are_not_those_it_was_closed_with_are_damage(tmp_path):
-    info = write_segment(tmp_path, [full_request(number) for number in range(2)])
+def _change(info, number, offset, data):
     with open(info.path, "r+b") as file:
-        file.seek(4096 + 128 + 2)
-        file.write(b"\xff")
+        file.seek(4096 + 128 * number + offset)
+        file.write(data)
+
+
+def test_records_that_are_not_those_it_was_closed_with_are_damage_and_do_not_count(tmp_path):
+    info = write_segment(tmp_path, [full_request(number) for number in range(2)])
+    _change(info, 1, 2, b"\xff")
     found = statistics.collect([info])
-    assert found.damage == [f"{info.path}: its records are not those it was closed with"]
-    assert found.to_json({})["damage"] == found.damage and found.records == 2
+    assert found.damage == [f"{info.path}: its records are not those it was closed with; none of them is counted"]
+    assert found.to_json({})["damage"] == found.damage and (found.records, found.apis) == (0, {})
+    assert found.finished == 0 + 2 + 1 and found.gaps() == [Gap(4, "abcdef0123456789", 2, 0, 2)]
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+def test_an_impossible_record_of_an_open_segment_and_what_follows_do_not_count(tmp_path, chosen):
+    info = write_segment(tmp_path, [full_request(number) for number in range(5)], close=False)
+    _change(info, 3, 46, (27_876).to_bytes(2, "little"))
+    first_one = (lambda info: lambda data: data[:128]) if chosen else None
+    found = statistics.collect([segment.read_info(info.path)], first_one)
+    [said] = found.damage
+    assert said.startswith(f"{info.path}: record 3 has API 27876, which there is not, and no error: it is damaged")
+    assert found.records == 3 and {key: api.count for key, api in found.apis.items()} == {0: 1 if chosen else 3}
+    assert found.finished == 3 + 2 + 1 and found.gaps() == [Gap(4, "abcdef0123456789", 2, 3, 2)]
+
+
+def test_what_the_header_told_is_not_said_twice(tmp_path):
+    info = write_segment(tmp_path, [full_request(number) for number in range(5)])
+    with open(info.path, "r+b") as file:
+        file.seek(segment.CLOSE_OFFSET)
+        file.write(b"\xff")
+    found = statistics.collect([segment.read_info(info.path)])
+    assert (found.records, found.finished, found.damage) == (0, 3, [])
+    assert found.gaps() == [Gap(4, "abcdef0123456789", 2, 0, 5)]
 
 
 @pytest.mark.parametrize("damage", ["", "it was cut"])

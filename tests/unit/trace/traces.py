@@ -1,6 +1,6 @@
 """Traces for tests: requests with known stage times, written through the real lane and segment code."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from mpbroker.trace import lane, manifest, record, segment, segment_writer
@@ -15,7 +15,8 @@ CLOCK = ClockSample(
     monotonic_raw_ns=900,
     uncertainty_ns=40,
 )
-ORIGIN = Origin(broker_id=4, cluster_id="cluster-of-the-test-22", time_namespace_ns=0, extra={"apis": {"0": "Produce"}})
+APIS = {"0": "Produce"}
+ORIGIN = Origin(broker_id=4, cluster_id="cluster-of-the-test-22", time_namespace_ns=0, extra={"apis": APIS})
 
 
 def request(
@@ -56,11 +57,11 @@ def full_request(number: int, **fields: int) -> TraceRecord:
     )
 
 
-def write_segment(directory: Path, records: list[TraceRecord], close: bool = True) -> segment.SegmentInfo:
+def write_segment(
+    directory: Path, records: list[TraceRecord], close: bool = True, apis: Mapping[str, str] = APIS
+) -> segment.SegmentInfo:
     """A segment of ring 2 with these requests and nothing else."""
-    opened = segment.Opened(
-        4, 0xABCDEF0123456789, 2, records[0].seq_lo, "cluster", 0, CLOCK, {"apis": {"0": "Produce"}}
-    )
+    opened = segment.Opened(4, 0xABCDEF0123456789, 2, records[0].seq_lo, "cluster", 0, CLOCK, {"apis": dict(apis)})
     first = records[0].seq_lo
     writer = segment_writer.create(directory, opened, segment.Progress(first, first, 0, 0, first, first, 0, 0))
     writer.append(b"".join(one.pack() for one in records))
