@@ -4,7 +4,7 @@
 import argparse
 from pathlib import Path
 
-from mpbroker.cli import trace_arguments
+from mpbroker.cli import trace_arguments, trace_text
 from mpbroker.cli.extras import extras
 
 DESCRIPTION = """\
@@ -33,7 +33,8 @@ def run(arguments: argparse.Namespace) -> int:
 
         source = open_input(arguments.sources, **trace_arguments.slice_of(arguments))
         header = compact(source, Path(arguments.destination))
-    for sentence in header.loss.sentences:
+    trace_text.warn_of_damage(header.loss)
+    for sentence in header.loss.sentences[header.loss.damaged_files :]:
         print(f"note: {sentence}")
     requests = sum(one.rows for one in header.files)
     size = sum((Path(arguments.destination) / one.path).stat().st_size for one in header.files)

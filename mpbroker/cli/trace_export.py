@@ -5,7 +5,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mpbroker.cli import trace_arguments
+from mpbroker.cli import trace_arguments, trace_text
 from mpbroker.cli.extras import extras
 from mpbroker.errors import MpbrokerError
 
@@ -98,6 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         trace_arguments.require_traces(arguments)
         source = open_input(trace_arguments.paths_of(arguments), **trace_arguments.slice_of(arguments))
+        trace_text.warn_of_damage(source.loss)
         engine = choose_engine("local", source)
         try:
             written = _write(arguments, engine)

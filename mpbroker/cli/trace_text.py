@@ -2,10 +2,13 @@
 
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mpbroker.errors import error_name
 from mpbroker.trace import record, segment, statistics
+
+if TYPE_CHECKING:
+    from mpbroker.analysis.engine.input.losses import Loss
 
 _HEADINGS = {
     "queue": "queue",
@@ -21,6 +24,12 @@ MAX_GAPS_SHOWN = 10
 def warn(sentence: str) -> None:
     """One line on stderr."""
     print(f"mpbroker: {sentence}", file=sys.stderr)
+
+
+def warn_of_damage(loss: "Loss") -> None:
+    """A line for each file that cannot be believed, or not whole: what is made of the trace does not show it."""
+    for sentence in loss.damage:
+        warn(sentence)
 
 
 def segment_table(infos: list[segment.SegmentInfo]) -> str:

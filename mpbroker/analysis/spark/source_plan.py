@@ -128,7 +128,7 @@ def open_paths(options: SourceOptions) -> TraceInput:
             "or its files with spark.read.parquet"
         )
     if not options.asks:
-        for sentence in trace.loss.sentences[: trace.loss.damaged_files]:
+        for sentence in trace.loss.damage:
             warnings.warn(sentence, stacklevel=2)
     return trace
 

@@ -35,7 +35,7 @@ class SegmentCounts(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """Sums over a trace (requests only). `sentences`: what a reader of its figures should know."""
+    """Sums over a trace (requests only). `sentences`: what a reader of its figures should know, damaged files first."""
 
     finished: int = 0
     records: int = 0
@@ -44,6 +44,11 @@ class Loss(NamedTuple):
     gaps: tuple[Gap, ...] = ()
     damaged_files: int = 0
     sentences: tuple[str, ...] = ()
+
+    @property
+    def damage(self) -> tuple[str, ...]:
+        """A sentence for each damaged file: its name, and what is wrong with it."""
+        return self.sentences[: self.damaged_files]
 
     @property
     def missing(self) -> int:
@@ -96,7 +101,10 @@ def merged(losses: Iterable[Loss]) -> Loss:
         sampled_out=sum(one.sampled_out for one in each),
         gaps=tuple(gap for one in each for gap in one.gaps),
         damaged_files=sum(one.damaged_files for one in each),
-        sentences=tuple(sentence for one in each for sentence in one.sentences),
+        sentences=(
+            *(sentence for one in each for sentence in one.damage),
+            *(sentence for one in each for sentence in one.sentences[one.damaged_files :]),
+        ),
     )
 
 

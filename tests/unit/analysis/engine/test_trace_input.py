@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mpbroker.analysis.engine.input.losses import Gap
+from mpbroker.analysis.engine.input.losses import Gap, Loss, merged
 from mpbroker.analysis.engine.input.trace_input import NoTrace, SampledTrace, open_input
 from mpbroker.trace import record, segment
 from mpbroker.trace.dictionary import file_name
@@ -198,3 +198,11 @@ def test_drop_notices_are_losses_in_their_window(tmp_path):
         (3000, 1),
     ]
     assert found.raw_events().num_rows == 3
+
+
+def test_of_several_traces_damaged_files_are_named_first():
+    """So their number says which sentences those are."""
+    first = Loss(damaged_files=1, sentences=("a: it has been cut", "7 requests were dropped"))
+    both = merged([first, Loss(sentences=("sampled",)), first._replace(sentences=("b: cut", "lost"))])
+    assert both.damage == ("a: it has been cut", "b: cut") and both.damaged_files == 2
+    assert both.sentences[2:] == ("7 requests were dropped", "sampled", "lost")
