@@ -142,7 +142,7 @@ class LaneDrain:
                 )
                 writer.append(notice.pack())
             self._note(
-                before._replace(
+                self._progress._replace(  # not `before`: a segment that began just now has a base of its own
                     finished=counters.finished,
                     written=counters.written,
                     dropped=counters.dropped,

@@ -226,6 +226,18 @@ def test_what_is_gone_is_all_that_had_been_finished(tmp_path, both_ends, monkeyp
     assert drain_of(reader, tmp_path)._progress == (24, 16, 5, 3, 24, 16, 5, 3)
 
 
+def test_what_was_sampled_out_before_a_segment_is_not_its_own(tmp_path, both_ends, monkeypatch):
+    """Also where it begins with requests none of which has a record."""
+    drain = drain_of(both_ends[1], tmp_path)
+    for sampled_out in (7, 12, 20):
+        monkeypatch.setattr(drain.lane, "counters", lambda count=sampled_out: LaneCounters(count, 0, 0, count, 0))
+        drain.step(0)
+        drain.close()
+    infos = manifest.segments(tmp_path)
+    assert [info.progress.share() for info in infos] == [(7, 0, 0, 7), (5, 0, 0, 5), (8, 0, 0, 8)]
+    assert statistics.collect(infos).finished == 20
+
+
 def _tear_close_fields(path):
     """Of what was written there the first bytes alone."""
     page = bytearray(path.read_bytes())
