@@ -35,6 +35,8 @@ bool mpb_epochs_begin(const struct mpb_core *core, const struct mpb_partition *r
     struct mpb_replicas *replicas = mpb_replicas_of(core, row);
     if (replicas == NULL || epoch < 0 || epoch <= mpb_epochs_latest(core, row, next))
         return true;
+    if (mpb_load_relaxed(&replicas->epochs_low) > next->epochs) /* all were cleared: they are counted anew */
+        mpb_store_relaxed(&replicas->epochs_low, next->epochs);
     uint32_t lost = next->epochs + 1 > MPB_KEPT_EPOCHS ? next->epochs + 1 - MPB_KEPT_EPOCHS : 0;
     if (mpb_load_relaxed(&replicas->epochs_low) < lost) {
         const struct mpb_epoch_start *oldest = place(replicas, lost - 1);
@@ -59,6 +61,9 @@ void mpb_epochs_cut(const struct mpb_core *core, const struct mpb_partition *row
     while (next->epochs > low && place(replicas, next->epochs - 1)->offset >= offset)
         next->epochs--;
 }
+
+/* `epochs_low` follows when the next one begins: until then the copy in force says that there are none. */
+void mpb_epochs_clear(struct mpb_partition_copy *next) { next->epochs = 0; }
 
 /* By what it is, not by its number: one that was cut meanwhile has given its number to another. */
 void mpb_epochs_written(const struct mpb_core *core, const struct mpb_partition *row,

@@ -21,6 +21,9 @@ bool mpb_epochs_begin(const struct mpb_core *core, const struct mpb_partition *r
 void mpb_epochs_cut(const struct mpb_core *core, const struct mpb_partition *row, struct mpb_partition_copy *next,
                     int64_t offset);
 
+/* Takes all out of `next`, those that stand in the file alone, too. */
+void mpb_epochs_clear(struct mpb_partition_copy *next);
+
 /* Those of `written` (rising) that are still here stand in the file: their places may be taken. */
 void mpb_epochs_written(const struct mpb_core *core, const struct mpb_partition *row,
                         const struct mpb_epoch_start *written, uint32_t count);

@@ -357,6 +357,11 @@ bool mpb_producer_time(const struct mpb_core *core, uint32_t index, int64_t *out
     return true;
 }
 
+bool mpb_producer_is_open(const struct mpb_core *core, uint32_t index)
+{
+    return is_in_transaction(&core->producers[index]);
+}
+
 uint32_t mpb_producers_truncate(struct mpb_core *core, struct mpb_partition *row, int64_t end_offset)
 {
     uint32_t chain = 0, at = 0, emptied = 0;
@@ -410,7 +415,7 @@ bool mpb_producer_free_lost(struct mpb_core *core, uint32_t index, uint32_t ordi
     return true;
 }
 
-bool mpb_producer_free_once(struct mpb_core *core, uint32_t index, uint32_t ordinal, int64_t written_ms)
+bool mpb_producer_forget(struct mpb_core *core, uint32_t index, uint32_t ordinal, int64_t written_ms, bool again)
 {
     struct mpb_producer *producer = &core->producers[index];
     if (mpb_load_acquire(&producer->owner) != (uint64_t)ordinal + 1)
@@ -424,8 +429,9 @@ bool mpb_producer_free_once(struct mpb_core *core, uint32_t index, uint32_t ordi
     if (at != index + 1)
         return mpb_producer_free_lost(core, index, ordinal);
     int64_t now_ms;
-    bool again;
-    if (!mpb_producer_time(core, index, &now_ms, &again) || again || now_ms != written_ms)
+    bool has_again;
+    if (!mpb_producer_time(core, index, &now_ms, &has_again) || now_ms != written_ms ||
+        mpb_producer_is_open(core, index) || (has_again && !again))
         return false;
     unchain(core, link);
     free_row(core, producer);

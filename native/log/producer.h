@@ -55,6 +55,8 @@ uint32_t mpb_producers_expire(struct mpb_log *log, uint32_t ordinal, int64_t bef
 /* When row `index` of the table, of any partition, was last written, and whether more than once; false if it is free.
  * Takes no lock: a hint. */
 bool mpb_producer_time(const struct mpb_core *core, uint32_t index, int64_t *out, bool *again);
+/* Whether it is in a transaction, or may be: then it is never forgotten. A hint, too. */
+bool mpb_producer_is_open(const struct mpb_core *core, uint32_t index);
 
 /* Takes back every batch at or above `end_offset`. Rows left with nothing get `rebuild`; returns how many have it. */
 uint32_t mpb_producers_truncate(struct mpb_core *core, struct mpb_partition *row, int64_t end_offset);
@@ -79,8 +81,8 @@ struct mpb_producer *mpb_producer_next(struct mpb_core *core, const struct mpb_p
  * out, and got no further. */
 bool mpb_producer_free_lost(struct mpb_core *core, uint32_t index, uint32_t ordinal);
 
-/* Frees row `index` of partition `ordinal` if its producer wrote nothing since it wrote its only batch at `written_ms`, or
- * if it is lost. */
-bool mpb_producer_free_once(struct mpb_core *core, uint32_t index, uint32_t ordinal, int64_t written_ms);
+/* Frees row `index` of partition `ordinal` if its producer wrote nothing since `written_ms`, is in no transaction and, without
+ * `again`, wrote a single batch; or if it is lost. */
+bool mpb_producer_forget(struct mpb_core *core, uint32_t index, uint32_t ordinal, int64_t written_ms, bool again);
 
 #endif

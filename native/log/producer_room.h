@@ -5,9 +5,9 @@
 
 #include "log/log.h"
 
-/* Frees the row of a producer that wrote a single batch, of those it comes by the one that wrote longest ago. Takes that
- * partition's lock, so the caller holds none. False: there is no such row, or its partition is busy; true: it may be
- * tried again. */
+/* Frees the row of a producer that wrote a single batch, else of one that wrote more, of those it comes by the one that wrote
+ * longest ago; never of one in a transaction. Takes that partition's lock, so the caller holds none. False: there is no such
+ * row, or its partition is busy; true: it may be tried again. */
 bool mpb_producers_make_room(struct mpb_log *log);
 
 /* Whether the last search found nothing and nothing was freed since: who writes for the first time does so in a row that

@@ -8,10 +8,9 @@
 #include "log/segment_list.h"
 #include "log/truncate_finish.h"
 
-static void empty_at(const struct mpb_core *core, const struct mpb_partition *row, int64_t offset, int64_t now_ms,
-                     struct mpb_partition_copy *next)
+static void empty_at(const struct mpb_partition *row, int64_t offset, int64_t now_ms, struct mpb_partition_copy *next)
 {
-    mpb_epochs_cut(core, row, next, 0);
+    mpb_epochs_clear(next);
     next->log_start = next->leo = next->hw = next->lso = next->active_base = offset;
     next->segment_id = row->intent.target;
     next->position = 0;
@@ -40,7 +39,7 @@ int mpb_start_at_locked(struct mpb_log *log, struct mpb_partition *row, int64_t 
         mpb_repair(log, row);
         return answer;
     }
-    empty_at(log->core, row, offset, now_ms, &next);
+    empty_at(row, offset, now_ms, &next);
     mpb_partition_write_idle(log->core, row, &next);
     mpb_partition_commit(row);
     MPB_CRASH(log->core, "start_at.committed");

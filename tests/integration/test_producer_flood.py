@@ -26,18 +26,20 @@ def small(tmp_path):
 
 
 class Flood(threading.Thread):
-    """Writes a batch of one record each of new ids to partition 0, until told to stop; `errors` counts the answers."""
+    """Writes batches of one record, so many of each new id, to partition 0, until told to stop; `errors` counts the
+    answers."""
 
-    def __init__(self, port):
+    def __init__(self, port, batches=1):
         super().__init__()
-        self.port, self.errors, self.done = port, Counter(), threading.Event()
+        self.port, self.batches, self.errors, self.done = port, batches, Counter(), threading.Event()
 
     def run(self):
         with RawConnection(self.port) as connection:
             sent = 0
             while sent < LEAST_FLOOD or not self.done.is_set():
                 for number in range(sent, sent + BURST):
-                    records = batch([b"flood"], producer=(FLOOD_FIRST_ID + number, 0, 0))
+                    producer, sequence = FLOOD_FIRST_ID + number // self.batches, number % self.batches
+                    records = batch([b"flood"], producer=(producer, 0, sequence))
                     connection.send(produce_request(number, TOPIC, 0, records))
                 for _ in range(BURST):
                     self.errors[produced(connection.receive()[1]).error] += 1
@@ -81,10 +83,13 @@ def raw(broker, sequence):
         return produced(connection.ask(produce_request(1, TOPIC, 0, records))[1])
 
 
-def test_a_flood_of_producer_ids_hinders_nobody(small):
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_flood_of_producer_ids_hinders_nobody(small, batches):
+    """Nobody is refused. Ids that write twice each cannot be told from producers at work but by their age: an idle one
+    may be forgotten."""
     first = [raw(small, sequence) for sequence in range(2)]
     assert [answer.error for answer in first] == [0, 0]
-    flood = Flood(small.port())
+    flood = Flood(small.port(), batches)
     flood.start()
     wrong, want = [], {0: [f"raw-{sequence}" for sequence in range(2)], 1: []}
     try:
@@ -97,9 +102,10 @@ def test_a_flood_of_producer_ids_hinders_nobody(small):
         flood.join(60)
     assert wrong == []
     assert set(flood.errors) == {0}
-    assert raw(small, 1) == first[1], "still recognised as a duplicate"
+    if batches == 1:
+        assert raw(small, 1) == first[1], "still recognised as a duplicate"
     for partition in (0, 1):
         assert values(small, partition) == want[partition]
     counters = small.status()["counters"]
     assert counters["log_producers_full"] == 0
-    assert counters["log_producers_replaced"] >= LEAST_FLOOD // 2
+    assert counters["log_producers_replaced"] + counters["producers_forgotten"] >= LEAST_FLOOD // 2 // batches

@@ -192,16 +192,16 @@ static void test_a_row_that_is_taken_away(void)
     CHECK_EQ(produce(&f, 9 + MPB_PRODUCER_CHAINS, 0, 0, 1).error, 0);
     CHECK_EQ(mpb_partition_lock(&f.log, 0), 0);
     uint32_t index = mpb_producer_find(&f.core, &f.core.partitions[0], 9) - 1;
-    CHECK(!mpb_producer_free_once(&f.core, index, 1, 5000)); /* another's */
-    CHECK(!mpb_producer_free_once(&f.core, index, 0, 4999));
+    CHECK(!mpb_producer_forget(&f.core, index, 1, 5000, false)); /* another's */
+    CHECK(!mpb_producer_forget(&f.core, index, 0, 4999, false));
     mpb_partition_unlock(&f.log, 0);
     CHECK_EQ(produce(&f, 9, 0, 1, 1).error, 0);
     CHECK_EQ(mpb_partition_lock(&f.log, 0), 0);
-    CHECK(!mpb_producer_free_once(&f.core, index, 0, 5000)); /* it wrote again */
+    CHECK(!mpb_producer_forget(&f.core, index, 0, 5000, false)); /* it wrote again */
     CHECK(!mpb_producer_free_lost(&f.core, index, 0) && !mpb_producer_free_lost(&f.core, index, 1));
     index = mpb_producer_find(&f.core, &f.core.partitions[0], 9 + MPB_PRODUCER_CHAINS) - 1;
-    CHECK(mpb_producer_free_once(&f.core, index, 0, 5000));
-    CHECK(!mpb_producer_free_once(&f.core, index, 0, 5000)); /* gone */
+    CHECK(mpb_producer_forget(&f.core, index, 0, 5000, false));
+    CHECK(!mpb_producer_forget(&f.core, index, 0, 5000, false)); /* gone */
     CHECK_EQ(mpb_producer_find(&f.core, &f.core.partitions[0], 9 + MPB_PRODUCER_CHAINS), 0);
     CHECK(mpb_producer_find(&f.core, &f.core.partitions[0], 9) != 0);
     mpb_partition_unlock(&f.log, 0);

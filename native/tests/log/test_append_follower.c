@@ -6,6 +6,7 @@
 
 #include "log/log_io.h"
 #include "log/producer.h"
+#include "log/transaction.h"
 #include "shm/doorbell.h"
 #include "tests/log/failing_calls.h"
 
@@ -292,10 +293,9 @@ static void producers_without_room(void)
         for (int i = 0; i < FIX_PRODUCERS; i++) {
             struct batch_spec spec = numbered(100 + i, 0, 40);
             CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 1, MPB_NO_REQUEST, 0, &spec).error, 0);
-            spec.sequence = 2;
-            if (in_use)
-                CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 1, MPB_NO_REQUEST, 0, &spec).error, 0);
         }
+        for (int i = 0; in_use && i < FIX_PRODUCERS; i++) /* in transactions */
+            mpb_txn_store_epochs(&f.core.producers[i], (struct mpb_txn_epochs){0, MPB_NO_EPOCH, 0});
         const struct told two[] = {at_base(2), {.spec = numbered(0, 0, 0), .base = 4, .epoch = 4}};
         CHECK_EQ(append(two, 2, 6, 0), in_use ? MPB_ERR_THROTTLING_QUOTA_EXCEEDED : 0);
         CHECK(out.batches == (in_use ? 1 : 2) && now()->leo == (in_use ? 4 : 6) && now()->hw == now()->leo);

@@ -3,6 +3,7 @@
 #include "tests/log/append_scenarios.h"
 
 #include "log/leader_epochs.h"
+#include "log/start_at.h"
 
 enum { MOST = 4000 };
 
@@ -298,6 +299,34 @@ static void without_a_word(void)
     fixture_close(&f);
 }
 
+/* A log that begins anew knows nothing of the old one's epochs, nor does the file; they are counted from none on. */
+static void begun_anew(void)
+{
+    const struct mpb_new_role follower = fixture_role(MPB_ROLE_FOLLOWER, 100, 0);
+    struct mpb_epoch_start file[40], got[MPB_KEPT_EPOCHS];
+    struct batch_spec spec = numbered(-1, 0, 40);
+    bool has_older;
+    fixture_open(&f);
+    fixture_replicate(&f);
+    fixture_partition(&f, 0);
+    for (int32_t i = 0; i < 40; i++)
+        file[i] = (struct mpb_epoch_start){.offset = i, .epoch = 2 * i};
+    CHECK_EQ(mpb_load_epochs(&f.log, 0, file, 40), 0);
+    CHECK(mpb_epochs_read(&f.core, row(), now(), got, &has_older) == MPB_KEPT_EPOCHS && has_older);
+    CHECK_EQ(mpb_become(&f.log, 0, &follower), 0);
+    CHECK_EQ(mpb_start_at(&f.log, 0, 1000, 100, 5000), 0);
+    CHECK(mpb_epochs_read(&f.core, row(), now(), got, &has_older) == 0 && !has_older);
+    CHECK_EQ(mpb_epochs_latest(&f.core, row(), now()), MPB_UNDEFINED_EPOCH);
+    for (uint32_t i = 1; i <= MPB_KEPT_EPOCHS; i++) {
+        const struct mpb_new_role leader = fixture_role(MPB_ROLE_LEADER, 100 + (int32_t)i, 1);
+        CHECK_EQ(mpb_become(&f.log, 0, &leader), 0);
+        CHECK_EQ(append_batch(&f.log, &FIX_OPTIONS, 0, MPB_NO_REQUEST, 0, &spec).error, 0);
+        CHECK(mpb_epochs_read(&f.core, row(), now(), got, &has_older) == i && !has_older);
+        CHECK(got[0].epoch == 101 && got[0].offset == 1000 && got[i - 1].epoch == 100 + (int32_t)i);
+    }
+    fixture_close(&f);
+}
+
 /* The list of replicas that comes into force is written beside the one that was, which a death in between leaves in force;
  * one that says the same is not written at all. */
 static void lists_of_replicas(void)
@@ -335,6 +364,7 @@ int main(void)
     roles();
     put_off();
     without_a_word();
+    begun_anew();
     lists_of_replicas();
     printf("leader_epochs: %lu checks\n", checks_made);
     return 0;

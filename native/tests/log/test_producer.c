@@ -271,7 +271,7 @@ static void many(int64_t apart)
         CHECK(found != 0 && f.core.producers[found - 1].producer_id == i * apart);
         CHECK_EQ(mpb_producer_rebuilding(&f.core, row(), i * apart), i % 2 == 0 ? found : 0);
         CHECK(!mpb_producer_free_lost(&f.core, found - 1, 0) && !mpb_producer_free_lost(&f.core, found - 1, 1));
-        CHECK(!mpb_producer_free_once(&f.core, found - 1, 1, -1));
+        CHECK(!mpb_producer_forget(&f.core, found - 1, 1, -1, false));
     }
     CHECK_EQ(mpb_producer_rebuilding(&f.core, row(), FIX_PRODUCERS * apart), 0);
     mpb_producers_rebuilt(&f.core, row());
@@ -280,7 +280,7 @@ static void many(int64_t apart)
     const uint32_t freed = mpb_load_relaxed(&f.core.header->producers_freed);
     for (int64_t i = 0; i < FIX_PRODUCERS / 2; i++) { /* from the middle of a chain, too: the others stay */
         uint32_t found = mpb_producer_find(&f.core, row(), i * apart);
-        CHECK(mpb_producer_free_once(&f.core, found - 1, 0, -1)); /* nothing is known of any */
+        CHECK(mpb_producer_forget(&f.core, found - 1, 0, -1, false)); /* nothing is known of any */
         CHECK(mpb_load_relaxed(&f.core.producers[found - 1].owner) == 0);
         CHECK_EQ(mpb_load_relaxed(&f.core.producers[found - 1].count), 0);
         CHECK(mpb_producer_find(&f.core, row(), i * apart) == 0);

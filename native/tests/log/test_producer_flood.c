@@ -113,7 +113,7 @@ static void test_a_freed_row_leaves_its_chain(void)
         if (mpb_load_relaxed(&f.core.producers[row].owner) != 2)
             continue;
         CHECK(mpb_producer_time(&f.core, row, &written_ms, &again) && !again);
-        CHECK(mpb_producer_free_once(&f.core, row, 1, written_ms));
+        CHECK(mpb_producer_forget(&f.core, row, 1, written_ms, false));
         for (uint32_t chain = 0; chain < MPB_PRODUCER_CHAINS; chain++)
             for (uint32_t at = mpb_load_relaxed(&f.core.partitions[1].producer_chain[chain]); at != 0;
                  at = mpb_load_relaxed(&f.core.producers[at - 1].next)) {
@@ -139,7 +139,7 @@ static void test_a_row_leaves_a_chain_of_several(void)
             CHECK_EQ(produce(1, 5 + i * MPB_PRODUCER_CHAINS, 0).error, 0);
         uint32_t at = mpb_producer_find(&f.core, row, 5 + gone * MPB_PRODUCER_CHAINS);
         CHECK(at != 0 && mpb_producer_time(&f.core, at - 1, &written_ms, &again));
-        CHECK(mpb_producer_free_once(&f.core, at - 1, 1, written_ms));
+        CHECK(mpb_producer_forget(&f.core, at - 1, 1, written_ms, false));
         for (int64_t i = 0; i < SEVERAL; i++)
             CHECK_EQ(mpb_producer_find(&f.core, row, 5 + i * MPB_PRODUCER_CHAINS) == 0, i == gone);
         end();
@@ -169,14 +169,44 @@ static void test_a_new_producer_gets_a_row_of_another_partition(void)
     end();
 }
 
-/* Nobody wrote once: there is nothing to free here, and whoever asks again costs little. */
+/* Each of its ids writes twice, so that nobody wrote once: the flood's rows go all the same, being most of those that one comes
+ * by. Who writes now and then stays, no new one is refused, and no batch looks through the table. */
+static void test_a_flood_that_writes_twice(void)
+{
+    begin(LARGE);
+    for (int64_t i = 0; i < 2 * LARGE; i++) {
+        CHECK_EQ(produce(0, 1000 + i, 0).error, 0);
+        CHECK_EQ(produce(0, 1000 + i, 1).error, 0);
+        if (i % 512 == 0)
+            CHECK_EQ(produce(1, 7, (int32_t)(i / 512)).error, 0);
+        if (i % 4096 == 0)
+            CHECK_EQ(produce(1, 1000 + i, 0).error, 0);
+    }
+    CHECK(produce(1, 7, 2 * LARGE / 512 - 1).duplicate && produce(1, 7, 2 * LARGE / 512 - 5).duplicate);
+    CHECK(produce(0, 1000 + 2 * LARGE - 1, 1).duplicate);
+    CHECK_EQ(counted(&f, MPB_C_LOG_PRODUCERS_FULL), 0);
+    CHECK(rows_of(0) + rows_of(1) >= LARGE - 1);
+    CHECK(most_looks <= LARGE / MPB_PRODUCER_CHAINS + 8 * (MPB_PRODUCER_CHAIN_ROWS + 512));
+    end();
+}
+
+static void open_or_end(uint32_t ordinal, bool open)
+{
+    static const struct mpb_txn_epochs VERIFIED = {0, MPB_NO_EPOCH, 0},
+                                       NONE = {MPB_NO_EPOCH, MPB_NO_EPOCH, MPB_NO_EPOCH};
+    for (uint32_t i = 0; i < f.core.producer_count; i++)
+        if (mpb_load_relaxed(&f.core.producers[i].owner) == (uint64_t)ordinal + 1)
+            mpb_txn_store_epochs(&f.core.producers[i], open ? VERIFIED : NONE);
+}
+
+/* All are in transactions: there is nothing to free here, and whoever asks again costs little. */
 static void test_a_table_of_producers_at_work_refuses(void)
 {
     begin(LARGE);
-    for (int64_t i = 0; i < LARGE; i++) {
+    for (int64_t i = 0; i < LARGE; i++)
         CHECK_EQ(produce((uint32_t)(i % FIX_PARTITIONS), i / FIX_PARTITIONS, 0).error, 0);
-        CHECK_EQ(produce((uint32_t)(i % FIX_PARTITIONS), i / FIX_PARTITIONS, 1).error, 0);
-    }
+    for (uint32_t ordinal = 0; ordinal < FIX_PARTITIONS; ordinal++)
+        open_or_end(ordinal, true);
     CHECK_EQ(produce(0, LARGE, 0).error, MPB_ERR_THROTTLING_QUOTA_EXCEEDED);
     for (int i = 0; i < LARGE / 256; i++) /* until this process has seen them all */
         CHECK_EQ(produce(0, LARGE, 0).error, MPB_ERR_THROTTLING_QUOTA_EXCEEDED);
@@ -184,10 +214,34 @@ static void test_a_table_of_producers_at_work_refuses(void)
     most_looks = 0;
     CHECK_EQ(produce(0, LARGE, 0).error, MPB_ERR_THROTTLING_QUOTA_EXCEEDED);
     CHECK(most_looks <= LARGE / FIX_PARTITIONS / MPB_PRODUCER_CHAINS + 8); /* its chain */
+    open_or_end(3, false);
     CHECK_EQ(mpb_partition_lock(&f.log, 3), 0);
-    CHECK(mpb_producers_expire(&f.log, 3, INT64_MAX, 0) > 0);
+    CHECK(mpb_producers_expire(&f.log, 3, INT64_MAX, INT64_MAX) > 0);
     mpb_partition_unlock(&f.log, 3);
     CHECK_EQ(produce(0, LARGE, 0).error, 0);
+    end();
+}
+
+/* Of those that wrote again the one that was idle for longest, among so many; one that wrote once goes before all of them. */
+static void test_who_wrote_again_goes_last(void)
+{
+    enum { ROWS = 1200, LOOKS = 64, MOST = 512, ONCE = 900 };
+    begin(ROWS);
+    for (int64_t id = 0; id < ROWS; id++)
+        for (int32_t sequence = 0; sequence <= (id != ONCE); sequence++)
+            CHECK_EQ(produce(0, id, sequence).error, 0);
+    uint64_t before = f.log.producer_looks;
+    f.log.room_hint = 0;
+    CHECK(mpb_producers_make_room(&f.log) && f.log.producer_looks - before == MOST && f.log.room_hint == MOST);
+    CHECK_EQ(mpb_load_relaxed(&f.core.producers[0].owner), 0);
+    CHECK_EQ(produce(0, 1, 2).error, 0); /* a while ago no more */
+    uint32_t kept = mpb_producer_find(&f.core, &f.core.partitions[0], 1) - 1;
+    f.log.room_hint = 1;
+    CHECK(mpb_producers_make_room(&f.log) && f.log.producer_hint != kept);
+    f.log.room_hint = mpb_producer_find(&f.core, &f.core.partitions[0], ONCE) - MOST;
+    before = f.log.producer_looks;
+    CHECK(mpb_producers_make_room(&f.log) && f.log.producer_looks - before == MOST);
+    CHECK_EQ(mpb_producer_find(&f.core, &f.core.partitions[0], ONCE), 0);
     end();
 }
 
@@ -305,6 +359,8 @@ int main(void)
     test_a_new_producer_gets_a_row_of_another_partition();
     test_a_freed_row_leaves_its_chain();
     test_a_row_leaves_a_chain_of_several();
+    test_a_flood_that_writes_twice();
+    test_who_wrote_again_goes_last();
     test_a_table_of_producers_at_work_refuses();
     test_a_lost_row_is_found();
     test_a_row_freed_in_silence_is_taken_first();
