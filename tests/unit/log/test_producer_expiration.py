@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from mpbroker._native import LogOptions
 from mpbroker.log.producer_expiration import (
     EVICTION_INTERVAL_MS,
     ProducerEviction,
@@ -101,12 +102,13 @@ def test_a_flood_of_new_ids_forgets_itself_first(world):
 def test_a_refused_batch_finds_the_row_that_was_freed(world):
     partition = world.create()
     for number in range(TABLE):
-        assert produce(world, partition, number, 0).error == 0
-        assert produce(world, partition, number, 1).error == 0, "who wrote once would be replaced"
+        assert world.log.verify(partition.ordinal, number, 0) == 0, "others would be replaced"
     for _ in range(5):
-        assert produce(world, partition, 500, 0).error == 89
-    assert world.log.expire_producers(partition.ordinal, world.clock.wall_ms() + 1, 0) == TABLE
-    assert produce(world, partition, 500, 0).error == 0
+        assert produce(world, partition, TABLE, 0).error == 89
+    now_ms = world.clock.wall_ms()
+    assert world.log.append_marker(partition.ordinal, 7, 0, 1, True, LogOptions(), now_ms).error == 0
+    assert world.log.expire_producers(partition.ordinal, now_ms + 1, now_ms + 1) == 1
+    assert produce(world, partition, TABLE, 0).error == 0
 
 
 def test_producers_of_one_batch_go_before_those_of_several():
