@@ -177,6 +177,24 @@ def test_what_the_socket_does_not_take_waits(pair):
     assert received == connection.sent * frame_bytes and connection.unsent is None
 
 
+def test_what_waited_for_a_full_socket_was_held_back_until_it_was_flushed(pair, tmp_path):
+    log = ClientLog(1 << 16)
+    connection, peer = pair(log, in_flight=1 << 16)
+    connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+    while connection.unsent is None and connection.sent < 1 << 16:
+        connection.send(1)
+    peer.setblocking(False)
+    before_flush, deadline = time.monotonic_ns(), time.monotonic() + 10
+    while connection.unsent is not None and time.monotonic() < deadline:
+        with contextlib.suppress(BlockingIOError):
+            peer.recv(1 << 20)
+        connection.flush()
+    connection.send(2)
+    connection.give_up()
+    *_, last_before, last = _rows(log, tmp_path)
+    assert last_before[READY] == 1 and last[INTENDED] == 2 and before_flush <= last[READY] <= last[SENT]
+
+
 def test_a_closed_connection_gives_up_its_requests(pair, tmp_path):
     log = ClientLog(10)
     connection, peer = pair(log)
