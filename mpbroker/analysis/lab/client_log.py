@@ -6,7 +6,8 @@ the machine's own numbers. Times are CLOCK_MONOTONIC nanoseconds, as in the trac
 of a request whose time came but whose turn did not, `done_ns` of one without an answer. `ready_ns` is when nothing but
 the generator itself stood in the way (the intended time, or when the in-flight limit and the socket allowed it again);
 `arrived_ns` when the kernel had the answer (what came in one receive counts as the last of it; -1 where the group does
-not ask for it). From ready to sent and from arrived to done a client waits for a core, not for the broker.
+not ask for it). From ready to sent and from arrived to done a client waits for a core, not for the broker. That a
+request was ready so late may be the generator's doing, too: see on_time.py.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from mpbroker.analysis.engine.engines.engine import Where
 from mpbroker.analysis.engine.engines.local_engine import LocalEngine
 from mpbroker.analysis.engine.input.trace_input import open_input
-from mpbroker.analysis.lab import arrivals, client_log
+from mpbroker.analysis.lab import arrivals, client_log, on_time
 from mpbroker.analysis.lab.variant_run import VariantResult
 from mpbroker.client.prepared_request import client_hash
 
@@ -42,7 +42,8 @@ def client_table(results: list[VariantResult]) -> pa.Table:
     """variant, repeat, phase, group, loop, process, connection, port, corr_id, error, intended_ns, ready_ns, sent_ns,
     arrived_ns, done_ns (null: never or not known), answered, latency_ns (done − intended; of a request without an
     answer: until the end of its run, which is less than the truth), net_ns (that without ready → sent and arrived →
-    done, the client's own wait for a core), and TRACE_COLUMNS. `process` is the generator process of the group."""
+    done, the client's own wait for a core), and TRACE_COLUMNS. `ready_ns` is when a request might have gone, had the
+    generator been on time with it and with those before it. `process` is the generator process of the group."""
     return pa.concat_tables([_joined(result) for result in results])
 
 
@@ -84,8 +85,11 @@ def _as_it_arrived(result: VariantResult, about: dict[str, Any], data: Columns, 
     ready = arrivals.ready_ns(
         data["connection"], data["corr_id"], about["in_flight"], data["ready_ns"], noted, arrived, least
     )
-    refined = {**data, "arrived_ns": arrived, "ready_ns": ready}
-    return refined | {"intended_ns": ready} if closed else refined
+    intended = ready if closed else data["intended_ns"]
+    freed = np.where(arrived >= 0, arrived, data["done_ns"])
+    sends = on_time.Sends(data["connection"], data["corr_id"], intended, ready, data["sent_ns"], freed)
+    on_time_ns = on_time.ready_ns(sends, about["in_flight"])
+    return {**data, "arrived_ns": arrived, "intended_ns": intended, "ready_ns": on_time_ns}
 
 
 def _phase_places(result: VariantResult, at_ns: np.ndarray) -> np.ndarray:

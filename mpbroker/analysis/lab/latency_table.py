@@ -50,8 +50,9 @@ def splits(clients: pa.Table) -> Iterator[tuple[tuple[str, str, str], pa.Table]]
 
 def client_latency(clients: pa.Table) -> pa.Table:
     """Counts and percentiles of latency_ns; `net_p50_us` and `net_p99_us` without what the client itself waited for a
-    core (before sending what it could have sent, and before reading what had come): what a client on a machine of its
-    own would have seen. `sent_p99_us` is what a generator that forgets its intentions would have reported."""
+    core (before sending what it could have sent, or what that had to wait behind, and before reading what had come):
+    what a client on a machine of its own would have seen. `sent_p99_us` is what a generator that forgets its intentions
+    would have reported."""
     return pa.Table.from_pylist([_latency_row(key, rows) for key, rows in splits(clients)])
 
 
