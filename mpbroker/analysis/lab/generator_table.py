@@ -1,9 +1,9 @@
 """What the load generator itself did: its processor time and its lateness; and whether it gave out before the broker.
 
 Pure: tables in, rows out. A generator process has one thread, so one core is all that it can use. It gave out where it
-used that core up, or where a request spent more time waiting for the generator (before it was sent, and its answer
-before it was read) than for the broker: then places in flight are taken by answers that nobody reads, and what the
-in-flight limit holds back is the generator's doing. Less lateness than that is a caveat.
+used that core up, or where a request spent more time waiting for the generator (before it was sent, itself or those
+before it, and its answer before it was read) than for the broker (for its answer, and for those that held it back).
+Less lateness than that is a caveat.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ SCHEMA = pa.schema(
         ("own_mean_us", pa.float64()),
         ("answer_mean_us", pa.float64()),
         ("answer_p99_us", pa.float64()),
+        ("net_mean_us", pa.float64()),
+        ("net_p99_us", pa.float64()),
         ("late", pa.bool_()),
         ("gave_out", pa.bool_()),
     ]
@@ -49,7 +51,8 @@ SCHEMA = pa.schema(
 def generator_load(clients: pa.Table, results: Sequence[VariantResult]) -> pa.Table:
     """A row per run, phase, group and generator process. `send_late`: from when nothing else stood in the way until
     the request was sent; `read_late`: from an answer's arrival until it was read; `own`: both; `answer`: from sending a
-    request until its answer arrived; `cpu_share`: of one core. `late`, `gave_out`: what is to be said about it."""
+    request until its answer arrived; `net`: that, and what the broker held it back before; `cpu_share`: of one core.
+    `late`, `gave_out`: what is to be said about it."""
     shares = dict(_cpu_shares(results))
     rows = [_row(key, part, shares.get(tuple(key.values()), 0.0)) for key, part in _parts(clients)]
     return pa.Table.from_pylist(rows, SCHEMA)
@@ -77,7 +80,8 @@ def _row(key: Row, rows: pa.Table, cpu_share: float) -> Row:
     read = rows.filter(pc.is_valid(rows["arrived_ns"]))
     send_late, read_late = _us(sent["sent_ns"], sent["ready_ns"]), _us(read["done_ns"], read["arrived_ns"])
     own, answer = _us(read["sent_ns"], read["ready_ns"]) + read_late, _us(read["arrived_ns"], read["sent_ns"])
-    own_mean, answer_mean = (float(each.mean()) if len(each) else 0.0 for each in (own, answer))
+    net = answer + _us(read["ready_ns"], read["intended_ns"])
+    own_mean, answer_mean, net_mean = (float(each.mean()) if len(each) else 0.0 for each in (own, answer, net))
     return {
         **key,
         "requests": len(rows),
@@ -88,8 +92,10 @@ def _row(key: Row, rows: pa.Table, cpu_share: float) -> Row:
         "own_mean_us": own_mean,
         "answer_mean_us": answer_mean,
         "answer_p99_us": percentile(answer, 0.99),
-        "late": bool(percentile(own, 0.99) >= max(MIN_LATE_US, percentile(answer, 0.99))),
-        "gave_out": bool(cpu_share >= MAX_CPU_SHARE or own_mean > max(MIN_LATE_US, answer_mean)),
+        "net_mean_us": net_mean,
+        "net_p99_us": percentile(net, 0.99),
+        "late": bool(percentile(own, 0.99) >= max(MIN_LATE_US, percentile(net, 0.99))),
+        "gave_out": bool(cpu_share >= MAX_CPU_SHARE or own_mean > max(MIN_LATE_US, net_mean)),
     }
 
 
