@@ -1,4 +1,5 @@
-"""The supervisor looks at the others' heartbeats: one WARN line when a process hangs, one line when that is over.
+"""The supervisor looks at the others' heartbeats: one WARN line when a process hangs, one line when that is over. A log
+keeper that was stopped and forgotten is ended (stopped_keeper.py).
 
 State of the supervisor alone; health.py has the rules. A process counts only when two looks a second apart found the
 same old heartbeat: after the whole machine or container was frozen, everybody's is old for a moment.
@@ -14,6 +15,7 @@ from mpbroker.shm.process_table import BrokerState
 from mpbroker.supervisor import health
 from mpbroker.supervisor.health import Facts, Finding
 from mpbroker.supervisor.process_types import SUPERVISOR_SLOT
+from mpbroker.supervisor.stopped_keeper import end_stopped_keepers
 
 LOOK_EVERY_NS = 1_000_000_000
 NEVER_NS = 1 << 63
@@ -40,6 +42,7 @@ class HealthWatch:
         found = self._find(now_ns)
         self._say_what_is_over(found, now_ns)
         self._say_what_began(found, now_ns)
+        end_stopped_keepers([now for now in found.values() if self._is_confirmed(now)], now_ns, self._log)
         self._seen = found
         return True
 
@@ -53,11 +56,15 @@ class HealthWatch:
     def _say_what_began(self, found: dict[int, Finding], now_ns: int) -> None:
         """What was there at the last look, too, and has not been said; again when a silent process gets work."""
         for slot, now in found.items():
-            before, told = self._seen.get(slot), self._told.get(slot)
-            confirmed = before is not None and before.since_ns == now.since_ns
-            if confirmed and (told is None or (now.level == health.HUNG and told.level != health.HUNG)):
+            told = self._told.get(slot)
+            is_news = told is None or (now.level == health.HUNG and told.level != health.HUNG)
+            if is_news and self._is_confirmed(now):
                 self._told[slot] = now
                 self._say(now, now_ns)
+
+    def _is_confirmed(self, now: Finding) -> bool:
+        before = self._seen.get(now.slot)
+        return before is not None and before.since_ns == now.since_ns
 
     def _find(self, now_ns: int) -> dict[int, Finding]:
         if self._page is None:

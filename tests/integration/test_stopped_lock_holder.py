@@ -1,9 +1,10 @@
-"""A handler that is stopped while it holds a partition's lock, on a real broker: what that costs the others, and what
-becomes of the requests that wait for it."""
+"""A handler, or the log keeper, that is stopped while it holds a partition's lock, on a real broker: what that costs
+the others, and what becomes of the requests that wait for it."""
 
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -54,11 +55,11 @@ def _values(port: int, topic: str) -> list[bytes]:
     return [value for _, value in records_in(fetched(body).records)]
 
 
-def _produce(broker: Broker, topic: str, count: int) -> None:
+def _produce(broker: Broker, topic: str, count: int, timeout_s: float = MANY_S) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all", "linger.ms": 0})
     for number in range(count):
         producer.produce(topic, b"%d" % number)
-        assert producer.flush(MANY_S) == 0
+        assert producer.flush(timeout_s) == 0
 
 
 def _consume(broker: Broker, topic: str, count: int) -> list[bytes]:
@@ -130,3 +131,22 @@ def test_a_holder_that_is_killed_is_followed_by_those_who_wait(tmp_path):
             os.kill(pid, signal.SIGKILL)
             assert sorted(produced(connection.receive()[1]) for connection in (holder, other)) == [(0, 0), (0, 1)]
         assert _values(broker.port(), "held") == [b"holder", b"other"]
+
+
+def test_a_log_keeper_that_holds_one_is_ended_and_followed(tmp_path):
+    """Stopped for good it would hold up every partition's retention and, with flush=commit, acknowledgements."""
+    settings = {**SETTINGS, "mpbroker.log.flush": "commit"}
+    with Broker(tmp_path, overrides=settings, env={"MPBROKER_CRASH": "retain.committed=stop"}) as broker:
+        _create(broker, "held", "old", segment_bytes="200", retention_ms="1", segment_ms="100")
+        _create(broker, "free")
+        with suppress(AssertionError):  # the keeper may be stopped before the last one is synced
+            _produce(broker, "held", 10, timeout_s=2.0)
+        wait_until(lambda: _stopped(broker), "a stopped log keeper", MANY_S)
+        (keeper,) = (row for row in broker.status()["processes"] if row["role"] == "log-keeper")
+        assert [keeper["pid"]] == _stopped(broker)
+        _produce(broker, "old", 10, timeout_s=3 * MANY_S)
+        _produce(broker, "free", 10)
+        assert broker.log().count("stopped_log_keeper_ended") == 1 and _stopped(broker) == []
+        for topic in ("held", "old"):
+            wait_until(lambda topic=topic: f"segments_deleted partition={topic}-0" in broker.log(), topic, MANY_S)
+        assert _consume(broker, "free", 10) == [b"%d" % number for number in range(10)]
