@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -100,8 +101,11 @@ def _lies_on_the_image(pid):
 
 
 def _descriptors(pid):
-    links = (os.path.join(f"/proc/{pid}/fd", name) for name in os.listdir(f"/proc/{pid}/fd"))
-    return {os.readlink(link) for link in links}
+    found = set()
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with suppress(FileNotFoundError):  # closed meanwhile
+            found.add(os.readlink(f"/proc/{pid}/fd/{name}"))
+    return found
 
 
 def _gone(pids):

@@ -13,7 +13,7 @@ from tests.harness.raw_records import RawFetcher, RawProducer, batch, produce_re
 OVERRIDES = {
     "mpbroker.max.topics": 2,
     "max.connections.per.ip": 6,
-    "connections.max.idle.ms": 1500,
+    "connections.max.idle.ms": 4000,
     "mpbroker.frame.timeout.ms": 500,
     "log.segment.bytes": 1000,
     "log.retention.bytes": 2000,

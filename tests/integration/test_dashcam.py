@@ -8,9 +8,11 @@ import sys
 
 import pytest
 
+from mpbroker.client.bootstrap import connect
+from mpbroker.client.topic_admin import create_topic
 from mpbroker.trace import dump
 from tests.harness.broker import Broker, wait_until
-from tests.harness.raw_records import RawProducer, create_by_metadata
+from tests.harness.raw_records import RawProducer
 from tests.harness.trace_records import requests_in_directory
 
 SETTINGS = {
@@ -24,7 +26,10 @@ SETTINGS = {
 @pytest.fixture
 def broker(tmp_path):
     with Broker(tmp_path, overrides=SETTINGS) as broker:
-        create_by_metadata("127.0.0.1", broker.port(), "t")
+        with connect(
+            broker.bootstrap
+        ) as client:  # answered when it is there: errors would count
+            create_topic(client, "t", 1, {})
         yield broker
 
 
