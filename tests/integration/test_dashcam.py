@@ -26,9 +26,7 @@ SETTINGS = {
 @pytest.fixture
 def broker(tmp_path):
     with Broker(tmp_path, overrides=SETTINGS) as broker:
-        with connect(
-            broker.bootstrap
-        ) as client:  # answered when it is there: errors would count
+        with connect(broker.bootstrap) as client:  # answered when it is there: errors would count
             create_topic(client, "t", 1, {})
         yield broker
 
