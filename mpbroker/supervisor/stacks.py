@@ -92,7 +92,7 @@ def ask(pids: Iterable[int], timeout_s: float = TIMEOUT_S) -> list[Stack]:
 def _signal(pid: int, opened: contextlib.ExitStack) -> tuple[int, str]:
     """Ask one process: the descriptor its answer comes to, or -1 and the reason why it was not asked."""
     try:
-        state = _state(pid)
+        state = state_of(pid)
         if state in ("", "Z", "T", "t"):
             return -1, _STOPPED if state in ("T", "t") else _ENDED
         path = _memfd_of(pid)
@@ -147,7 +147,7 @@ def frames_of(text: str) -> tuple[str, ...]:
 
 
 def _why_silent(pid: int) -> str:
-    state = _state(pid)
+    state = state_of(pid)
     if state in ("T", "t"):
         return _STOPPED
     if state == "D":
@@ -155,7 +155,7 @@ def _why_silent(pid: int) -> str:
     return f"it did not answer in time (state {state or 'gone'})"
 
 
-def _state(pid: int) -> str:
+def state_of(pid: int) -> str:
     """The letter of /proc/PID/stat; empty when the process is gone."""
     try:
         with open(f"/proc/{pid}/stat") as file:

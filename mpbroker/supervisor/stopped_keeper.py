@@ -14,19 +14,11 @@ from typing import Final
 
 from mpbroker.metrics.event_log import EventLog
 from mpbroker.supervisor.health import Finding
+from mpbroker.supervisor.stacks import state_of
 
 STOPPED_NS: Final = 15_000_000_000
 """Long enough for whoever looks at it by SIGSTOP and SIGCONT, and half of a client's usual time for a request."""
 ROLE: Final = "log-keeper "
-
-
-def state_of(pid: int) -> str:
-    """The letter of /proc/PID/stat: T is stopped by a signal; empty when it cannot be read."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return ""
 
 
 def end_stopped_keepers(

@@ -36,7 +36,7 @@ def process(main):
 def ask(monkeypatch, pid):
     """What the process answers. Between two looks it is waited for until it runs no more: one that has lost its
     processor has written half."""
-    deadline, state = time.monotonic() + 60, stacks._state
+    deadline, state = time.monotonic() + 60, stacks.state_of
 
     def sleep(_seconds):
         os.sched_yield()
@@ -103,7 +103,7 @@ def test_who_dies_of_a_fault_says_where_to_whom_it_said_before(by_others):
 def test_only_who_can_answer_is_asked(monkeypatch, state, path, catches):
     """The signal would end a process that has no handler yet, and whoever is stopped finds it when it goes on."""
     done = []
-    monkeypatch.setattr(stacks, "_state", lambda pid: state)
+    monkeypatch.setattr(stacks, "state_of", lambda pid: state)
     monkeypatch.setattr(stacks, "_memfd_of", lambda pid: path)
     monkeypatch.setattr(stacks, "_catches", lambda pid: catches)
     monkeypatch.setattr(stacks.os, "pidfd_open", lambda pid: 40)
@@ -127,7 +127,7 @@ def test_who_ends_while_it_is_asked_has_ended(monkeypatch, error):
     def gone(pid):
         raise error
 
-    monkeypatch.setattr(stacks, "_state", lambda pid: "S")
+    monkeypatch.setattr(stacks, "state_of", lambda pid: "S")
     monkeypatch.setattr(stacks, "_memfd_of", gone)
     assert stacks._signal(7, contextlib.ExitStack()) == (-1, "it has ended")
 
@@ -176,7 +176,7 @@ def test_the_frames_of_the_parent_that_forked_a_process_are_not_its_own():
 def test_the_state_of_a_process_stands_behind_its_name_which_may_hold_anything(monkeypatch, tmp_path, said):
     (tmp_path / "stat").write_text(said)
     monkeypatch.setattr(stacks, "open", lambda path: (tmp_path / path.split("/")[3]).open(), raising=False)
-    assert stacks._state(7) == "S"
+    assert stacks.state_of(7) == "S"
 
 
 @pytest.mark.parametrize(("said", "where"), [("do_wait", "in do_wait"), ("", "in an unknown place")])
@@ -191,4 +191,4 @@ def test_of_a_process_that_is_gone_nothing_is_known():
     if pid == 0:
         os._exit(0)
     os.waitpid(pid, 0)
-    assert (stacks._state(pid), stacks._kernel_wait(pid)) == ("", "in an unknown place")
+    assert (stacks.state_of(pid), stacks._kernel_wait(pid)) == ("", "in an unknown place")

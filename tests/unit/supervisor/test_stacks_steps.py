@@ -44,7 +44,7 @@ def test_who_does_not_answer_in_time_is_told_why(monkeypatch, answer):
     [("T", stacks._STOPPED), ("t", stacks._STOPPED), ("S", "(state S)"), ("", "(state gone)"), ("D", "state D, where")],
 )
 def test_why_a_process_is_silent(monkeypatch, state, sentence):
-    monkeypatch.setattr(stacks, "_state", lambda pid: state)
+    monkeypatch.setattr(stacks, "state_of", lambda pid: state)
     monkeypatch.setattr(stacks, "_kernel_wait", lambda pid: "where")
     assert sentence in stacks._why_silent(1)
 

@@ -1,17 +1,13 @@
 """Which process is ended because it was stopped: a log keeper, by a signal, for long."""
 
-import os
 import signal
-import subprocess
-import sys
 
 import pytest
 
 from mpbroker.supervisor import health_watch
 from mpbroker.supervisor.health import HUNG, SILENT, Finding
 from mpbroker.supervisor.health_watch import HealthWatch
-from mpbroker.supervisor.stopped_keeper import STOPPED_NS, end_stopped_keepers, state_of
-from tests.harness.broker import wait_until
+from mpbroker.supervisor.stopped_keeper import STOPPED_NS, end_stopped_keepers
 from tests.harness.controller_world import Lines
 
 SINCE_NS = 5
@@ -58,16 +54,3 @@ def test_only_what_two_looks_found_counts(monkeypatch):
         watch.look()
     assert [[one.since_ns for one in found] for found, *_ in looks] == [[], [], [2], [2]]
     assert [words[1:] for words in looks] == [(number * health_watch.LOOK_EVERY_NS, lines) for number in range(1, 5)]
-
-
-def test_the_letter_of_a_process():
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    try:
-        os.kill(child.pid, signal.SIGSTOP)
-        wait_until(lambda: state_of(child.pid) == "T", "the stop")
-        os.kill(child.pid, signal.SIGCONT)
-        wait_until(lambda: state_of(child.pid) in ("S", "R"), "its going on")
-    finally:
-        child.kill()
-        child.wait()
-    assert state_of(child.pid) == ""
