@@ -80,7 +80,13 @@ class ClusterTopics:
             self._show(topic)
         self._snapshot.announce_all()
         self._moves = Moves(
-            context=self.context, store=None, rows=self._rows, logs=self._logs, moves=lambda: self._core.moves
+            context=self.context,
+            store=None,
+            rows=self._rows,
+            logs=self._logs,
+            moves=lambda: self._core.moves,
+            log=self._log,
+            count=self._count,
         )
         self._moves.resume()
 

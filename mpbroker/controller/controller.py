@@ -133,7 +133,13 @@ class Controller:
             log=self._log,
         )
         self._moves = Moves(
-            context=context, store=self._store, rows=self._rows, logs=self._logs, moves=lambda: self._core.moves
+            context=context,
+            store=self._store,
+            rows=self._rows,
+            logs=self._logs,
+            moves=lambda: self._core.moves,
+            log=self._log,
+            count=self._count,
         )
         self._moves.resume()
         self._topics = TopicManager(

@@ -6,6 +6,7 @@ noted, a start finds the partition by looking; a log directory that misses a par
 the move left there (PartitionLogs.find).
 """
 
+import os
 from collections.abc import Callable
 
 from mpbroker.controller.controller_context import ControllerContext, TopicState
@@ -14,6 +15,7 @@ from mpbroker.controller.partition_logs import Home, PartitionLogs
 from mpbroker.controller.partition_rows import PartitionRows
 from mpbroker.log import partition_directory
 from mpbroker.log.partition_directory import FoundDirectory
+from mpbroker.shm.events import Events
 from mpbroker.shm.layout import PartitionFlags
 
 
@@ -29,12 +31,16 @@ class Moves:
         rows: PartitionRows,
         logs: PartitionLogs,
         moves: Callable[[], int],
+        log: Events,
+        count: Callable[[str], object],
     ) -> None:
         self._context = context
         self._store = store
         self._rows = rows
         self._logs = logs
         self._moves = moves
+        self._log = log
+        self._count = count
         self._seen = -1
 
     def note(self) -> None:
@@ -58,12 +64,14 @@ class Moves:
 
     def resume(self) -> None:
         """After a start: what was being copied is wanted still; of several copies of a partition the youngest is. Those
-        of topics that are gone go, too. OSError passes."""
+        of partitions that the store does not know stay: it may be an older one, put back. OSError passes."""
         if not self._logs.are_several or self._moves():
             return  # the rows know
         wanted: dict[tuple[str, int], list[tuple[float, Home, FoundDirectory]]] = {}
         for home in self._logs.online_homes:
             for found in partition_directory.find_futures(home.path):
+                if not self._is_known(home, found):
+                    continue
                 made_s = partition_directory.made_at(home.path, found.name)
                 wanted.setdefault((found.topic, found.partition), []).append((made_s, home, found))
         for copies in wanted.values():
@@ -74,11 +82,22 @@ class Moves:
             if not self._ask(home, found):
                 self._retire(home, found)
 
+    def _is_known(self, home: Home, found: FoundDirectory) -> bool:
+        topic = self._context.by_name.get(found.topic)
+        if topic is not None and topic.id == found.topic_id and found.partition < len(topic.ordinals):
+            return True
+        self._count("stray_directories")
+        self._log.warning(
+            "stray_directory",
+            directory=os.path.join(home.path, found.name),
+            left="as it is",
+            remedy="the copy of a partition that is not known here: put the metadata back, or move it away",
+        )
+        return False
+
     def _ask(self, home: Home, found: FoundDirectory) -> bool:
         """False: nobody needs that copy."""
-        topic = self._context.by_name.get(found.topic)
-        if topic is None or topic.id != found.topic_id or found.partition >= len(topic.ordinals):
-            return False
+        topic = self._context.by_name[found.topic]
         ordinal = topic.ordinals[found.partition]
         who = self._rows.who(ordinal)
         if not who.flags & PartitionFlags.ONLINE:

@@ -3,7 +3,7 @@
 The log keeper writes it as the very last thing of a clean stop; the controller takes it away at start, before anything
 is written, so that it never speaks of a later state than the one it was written for. It names the partition directories
 that it does not speak for: those that were offline, or belonged to no topic, and may be put back or taken in later. Of
-the others it says where their logs began and of how many segments they are, so that segments lost later are missed.
+the others it says where their logs began, so that first segments lost later are missed (log_recovery.py finds a gap).
 """
 
 import json
@@ -24,12 +24,11 @@ _NONE: Final[Mapping[str, int]] = MappingProxyType({})
 
 class CleanStop(NamedTuple):
     """What the last stop says. `unknown`: partition directories it says nothing about; `log_starts`: where the logs in
-    the others began; `segments`: how many reach beyond that, where it is more than one."""
+    the others began."""
 
     clean: bool
     unknown: frozenset[str] = frozenset()
     log_starts: Mapping[str, int] = _NONE
-    segments: Mapping[str, int] = _NONE
 
     def of(self, directory: str) -> bool:
         """Whether a partition's directory (its name) was left by a clean stop."""
@@ -41,7 +40,6 @@ def write_marker(
     broker_epoch: int = NO_BROKER_EPOCH,
     unknown: Collection[str] = (),
     log_starts: Mapping[str, int] = _NONE,
-    segments: Mapping[str, int] = _NONE,
 ) -> None:
     """Everything in the directory but `unknown` is on disk and whole. OSError passes."""
     content: dict[str, object] = {"version": VERSION, "brokerEpoch": broker_epoch}
@@ -49,8 +47,6 @@ def write_marker(
         content["unknown"] = sorted(unknown)
     if log_starts:
         content["logStarts"] = dict(log_starts)
-    if segments:
-        content["segments"] = dict(segments)
     replace_durably(os.path.join(data_dir, MARKER), json.dumps(content).encode())
 
 
@@ -75,9 +71,7 @@ def remove_marker(data_dir: str) -> None:
 def _parse(content: bytes) -> CleanStop:
     try:
         said = json.loads(content)
-        log_starts, segments = (
-            {str(name): int(number) for name, number in said.get(key, {}).items()} for key in ("logStarts", "segments")
-        )
-        return CleanStop(True, frozenset(map(str, said.get("unknown", []))), log_starts, segments)
+        log_starts = {str(name): int(number) for name, number in said.get("logStarts", {}).items()}
+        return CleanStop(True, frozenset(map(str, said.get("unknown", []))), log_starts)
     except (ValueError, AttributeError, TypeError, OverflowError):
         return CleanStop(False)

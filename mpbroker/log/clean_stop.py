@@ -4,11 +4,9 @@ Run by the log keeper when it is told to stop, which is after the last handler h
 anything was not as it should be: the next start then reads the logs instead of believing it.
 """
 
-from mpbroker._native import PartitionState
 from mpbroker.log.checkpoint_writer import CheckpointWriter
 from mpbroker.log.clean_shutdown import write_marker
 from mpbroker.log.keeper_context import KeeperContext
-from mpbroker.log.kept_partitions import KeptPartition
 from mpbroker.log.log_flusher import LogFlusher
 from mpbroker.log.partition_directory import find_all
 from mpbroker.log.producer_snapshots import ProducerSnapshots
@@ -27,7 +25,6 @@ def stop_cleanly(
     keeper.crash_point("keeper.stop.flushed")
     states = [(partition, keeper.state(partition)) for partition in keeper.partitions.all]
     log_starts = {partition.dir: state.log_start for partition, state in states if state is not None}
-    segments = {partition.dir: _segments(keeper, partition, state) for partition, state in states if state is not None}
     taken = [snapshots.take(partition, even_empty=True) for partition, state in states if state is not None]
     if not all(taken):
         why_not = why_not or "a producer snapshot could not be written"
@@ -45,21 +42,12 @@ def stop_cleanly(
             keeper.events.warning(
                 "not_all_logs_stopped", directories=len(unknown), first=min(unknown), next_start="reads them"
             )
-        several = {directory: count for directory, count in segments.items() if count > 1}
-        write_marker(keeper.data_dir, unknown=unknown, log_starts=log_starts, segments=several)
+        write_marker(keeper.data_dir, unknown=unknown, log_starts=log_starts)
     except OSError as error:
         keeper.io_failed("marker_not_written", error)
         return False
     keeper.crash_point("keeper.stop.marked")
     return True
-
-
-def _segments(keeper: KeeperContext, partition: KeptPartition, state: PartitionState) -> int:
-    """How many of its segments reach beyond the log start: the others may be gone at any time. 0: not known."""
-    if state.segment_count < 2:
-        return state.segment_count
-    bases = keeper.log.segments(partition.ordinal)
-    return len(bases) - sum(following <= state.log_start for following in bases[1:])
 
 
 def _damaged(keeper: KeeperContext) -> str:

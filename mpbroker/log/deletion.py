@@ -1,4 +1,5 @@
-"""Removal of directories that the controller marked as deleted (`…-delete`). Runs in the log keeper.
+"""Removal of directories that the controller marked as deleted (`…-delete`), in the log keeper; and by which names
+files and directories were given up. Others that only end so are somebody's, and stay.
 
 The delay lets readers that still hold open files finish. Removing twice, or half before a kill, does no harm: the
 directory keeps its name until it is empty.
@@ -6,24 +7,48 @@ directory keeps its name until it is empty.
 
 import contextlib
 import os
+import re
+from typing import Final
 
 from mpbroker.log import disk
 from mpbroker.log.partition_directory import DELETE_SUFFIX
+
+_RETIRED: Final = re.compile(rf"-(?:0|[1-9][0-9]{{0,9}})\.[0-9a-f]{{32}}{DELETE_SUFFIX}")
+_FILE: Final = re.compile(r"\d{20}\.(?:log|index|timeindex|txnindex|snapshot)\.deleted")
+
+
+def is_given_up(name: str) -> bool:
+    """Whether a file in a partition's directory was taken out of its log, by us or by Kafka."""
+    return _FILE.fullmatch(name) is not None
+
+
+def is_retired(name: str) -> bool:
+    """Whether a directory was a partition's, or a copy's, that is not wanted any more."""
+    found = _RETIRED.search(name)
+    return found is not None and found.end() == len(name)
 
 
 def remove_deleted(data_dir: str, *, now_ms: int, delay_ms: int, most: int = 100) -> list[str]:
     """Remove directories renamed at least `delay_ms` ago, at most `most` of them; returns their names.
 
-    `now_ms` is wall-clock time, because it is compared with the files' own. OSError: the first that would not go.
+    `now_ms` is wall-clock time, because it is compared with the files' own. OSError: of the first that would not go,
+    when none of the others is left to go.
     """
     removed: list[str] = []
+    failed: OSError | None = None
     for name in disk.directories(data_dir):
         if len(removed) == most:
             break
         path = os.path.join(data_dir, name)
-        if name.endswith(DELETE_SUFFIX) and now_ms - disk.status(path).st_ctime_ns // 1_000_000 >= delay_ms:
-            remove_partition(path)
-            removed.append(name)
+        if is_retired(name) and now_ms - disk.status(path).st_ctime_ns // 1_000_000 >= delay_ms:
+            try:
+                remove_partition(path)
+            except OSError as error:
+                failed = failed or error
+            else:
+                removed.append(name)
+    if failed is not None and not removed:
+        raise failed
     return removed
 
 

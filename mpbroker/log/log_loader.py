@@ -154,21 +154,14 @@ class LogLoader:
         return recovered, rows, epoch, self._flushed(partition, directory, recovered)
 
     def _missed(self, partition: PartitionToLoad, recovered: RecoveredLog) -> list[str]:
-        """A sentence if a log begins above where it began when the broker stopped cleanly, or is of fewer segments.
-        (What compaction takes away is not missing; of what recovery found to be missing it has said so.)"""
+        """A sentence if a log begins above where it began when the broker stopped cleanly. (What compaction takes away
+        is not missing.)"""
         began = self.last_stop.log_starts.get(partition.dir, recovered.log_start)
-        gone = self.last_stop.segments.get(partition.dir, 0) - recovered.segment_count
-        if "compact" in partition.settings.cleanup_policy:
-            return []
-        if recovered.log_start > began:
-            missing = f"offsets {began} to {recovered.log_start - 1}"
-        elif gone > 0 and not recovered.cut:
-            missing = f"segments ({gone} of {gone + recovered.segment_count})"
-        else:
+        if recovered.log_start <= began or "compact" in partition.settings.cleanup_policy:
             return []
         return [
-            f"{partition.dir}: {missing} were there at the last stop and are missing now; the rest is served: if their "
-            "files are elsewhere, put them back and start again"
+            f"{partition.dir}: offsets {began} to {recovered.log_start - 1} were there at the last stop and are missing"
+            " now; the rest is served: if their files are elsewhere, put them back and start again"
         ]
 
     def _say_offline(self, partition: PartitionToLoad, directory: str, error: OSError) -> None:

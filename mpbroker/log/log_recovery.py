@@ -15,6 +15,7 @@ Recovery never destroys (Kafka's recoverLog is the model for what is served):
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -22,6 +23,7 @@ from msgspec import Struct, field
 
 from mpbroker._native import scan_segment
 from mpbroker.log import disk
+from mpbroker.log.deletion import is_given_up
 from mpbroker.log.partition_directory import EPOCH_FILE, METADATA_FILE
 from mpbroker.log.producer_replay import ProducerReplay
 from mpbroker.log.producer_snapshot import SUFFIX as SNAPSHOT
@@ -32,10 +34,9 @@ from mpbroker.log.set_aside import set_aside
 from mpbroker.log.txn_index_file import SUFFIX as TXN_INDEX
 from mpbroker.log.txn_index_file import is_sound, read_aborted, write_aborted
 
-DELETED: Final = ".deleted"
 INDEXES: Final = (INDEX, TIME_INDEX, TXN_INDEX)
 _OF_ALL: Final = (METADATA_FILE, EPOCH_FILE)
-OWN_TEMPORARY: Final = (f"{SNAPSHOT}.tmp", f"{TXN_INDEX}.tmp", "partition.metadata.tmp", "leader-epoch-checkpoint.tmp")
+_HALF_WRITTEN: Final = re.compile(rf"\d{{20}}(?:{SNAPSHOT}|{TXN_INDEX})\.tmp|(?:{METADATA_FILE}|{EPOCH_FILE})\.tmp")
 
 
 class LogMissing(OSError):
@@ -147,7 +148,7 @@ class LogRecovery:
         for name in sorted(names):
             stem, suffix = os.path.splitext(name)
             path = os.path.join(self.directory, name)
-            if name.endswith((DELETED, *OWN_TEMPORARY)):
+            if is_given_up(name) or _HALF_WRITTEN.fullmatch(name):
                 disk.unlink(path)
             elif (
                 suffix in (INDEX, TIME_INDEX, TXN_INDEX)
@@ -186,6 +187,7 @@ class LogRecovery:
         """Goes through the segments in order; (bases of those that are the log, state of the last)."""
         state: SegmentState | None = None
         kept: list[int] = []
+        gaps: list[tuple[int, int]] = []
         for number, base in enumerate(bases):
             following = bases[number + 1] if number + 1 < len(bases) else None
             if not self._belongs(kept, base, is_only=not kept and following is None):
@@ -193,13 +195,15 @@ class LogRecovery:
             kept.append(base)
             settled = following is not None and (self._clean or following <= self._recovery_point)
             if settled and self._segments.indexes_sound(base) and not self._is_named_wrongly(base):
+                gaps += () if self._gaps_allowed else _gap(self._segments.next_offset(base), following)
                 continue
             state, cut = self._recover(base, active=following is None, settled=settled)
             if cut and not settled and following is not None:
                 for later in bases[number + 1 :]:
                     self._set_segment_aside(later, f"it lies behind the damage in segment {base}")
                 break
-            self._look_for_gap(state.next_offset, following)
+            gaps += () if self._gaps_allowed else _gap(state.next_offset, following)
+        self._say_missing(gaps)
         if state is None or state.base != kept[-1]:
             state, _ = self._recover(kept[-1], active=True, settled=False)
         return kept, state
@@ -238,11 +242,13 @@ class LogRecovery:
             self._unsound.append(f"{self._name()}/{base:020d}{INDEX}")
         return self._segments.rebuild(base, settled=settled or self._clean)
 
-    def _look_for_gap(self, next_offset: int, following: int | None) -> None:
-        if following is not None and next_offset < following and not self._gaps_allowed:
+    def _say_missing(self, gaps: list[tuple[int, int]]) -> None:
+        """One sentence, of however many: a log that once was compacted may have one behind each segment."""
+        if gaps:
+            more = f" (and {len(gaps) - 1} times more)" if len(gaps) > 1 else ""
             self._cut.append(
-                f"{self._name()}: offsets {next_offset} to {following - 1} are missing; the rest is served: if their "
-                "files are elsewhere, put them back and start again"
+                f"{self._name()}: offsets {gaps[0][0]} to {gaps[0][1] - 1} are missing{more}; the rest is served: if "
+                "their files are elsewhere, put them back and start again"
             )
 
     def _set_segment_aside(self, base: int, reason: str) -> None:
@@ -314,6 +320,11 @@ class LogRecovery:
             if sizes[-1]:
                 return sizes[0], read_aborted(path)[-1].last_offset + 1
         return 0, 0
+
+
+def _gap(end: int, following: int | None) -> list[tuple[int, int]]:
+    """Offsets between a segment's end and the next one, from and to; none where they fit, or it is the last."""
+    return [(end, following)] if following is not None and end < following else []
 
 
 def _bases(names: Iterable[str]) -> list[int]:

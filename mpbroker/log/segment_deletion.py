@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from mpbroker.log import disk
-from mpbroker.log.deletion import remove_deleted
+from mpbroker.log.deletion import is_given_up, remove_deleted
 from mpbroker.log.keeper_context import Interval, KeeperContext, PartitionRound
 from mpbroker.log.kept_partitions import KeptPartition
 
@@ -73,7 +73,7 @@ class SegmentDeletion:
         except OSError:
             return  # deleted meanwhile, or offline
         for name in names:
-            if name.endswith(DELETED):
+            if is_given_up(name):
                 self._wait(partition, name)
 
     def _unlink_due(self) -> None:

@@ -7,6 +7,7 @@ import pytest
 from mpbroker.controller import moves as moves_module
 from mpbroker.controller.moves import Moves
 from mpbroker.shm.layout import PartitionFlags
+from tests.harness.controller_world import Lines
 
 ONLINE = PartitionFlags.ONLINE
 ID, OTHER = b"i" * 16, b"o" * 16
@@ -18,6 +19,7 @@ class World:
     def __init__(self, monkeypatch):
         self.count, self.told, self.settled, self.asked, self.retired = 0, [], set(), [], []
         self.ask_error = 0
+        self.lines, self.counted = Lines(), []
         topic = SimpleNamespace(id=ID, name="t", ordinals=[5, 6])
         self.topic = topic
         self.rows = {n: SimpleNamespace(flags=ONLINE, topic_id=ID, log_dir=1) for n in (5, 6)}
@@ -37,6 +39,8 @@ class World:
             rows=SimpleNamespace(who=self.rows.get),
             logs=self.logs,
             moves=lambda: self.count,
+            log=self.lines,
+            count=self.counted.append,
         )
 
     def _settle(self, topic, partition, ordinal, log_dir):
@@ -94,12 +98,14 @@ def test_the_youngest_copy_is_gone_on_with(world):
 
 
 @pytest.mark.parametrize("how", [{"topic": "gone"}, {"topic_id": OTHER}, {"partition": 2}])
-def test_a_copy_that_nobody_needs_goes(world, how):
-    world.copy(0, 30, **how)
+def test_a_copy_of_what_the_store_does_not_know_stays(world, how):
+    """An older store may have been put back, and the copy be all there is; nor does it send a known one away."""
+    world.copy(0, 30)
+    world.copy(2, 40, **how)
     world.moves.resume()
-    [(home, name, topic_id)] = world.retired
-    assert not world.asked and home == 0 and topic_id == how.get("topic_id", ID)
-    assert name == f"{how.get('topic', 't')}-{how.get('partition', 0)}"
+    assert world.asked == [(5, ID, 0)] and not world.retired and world.counted == ["stray_directories"]
+    [said] = world.lines.named("stray_directory")
+    assert said["directory"] == "2/40" and said["left"] == "as it is" and "put the metadata back" in said["remedy"]
 
 
 @pytest.mark.parametrize(
@@ -134,8 +140,9 @@ def test_of_several_copies_the_youngest_is_wanted_wherever_it_lies(monkeypatch, 
     monkeypatch.setattr(moves_module.partition_directory, "find_futures", lambda path: [copy])
     monkeypatch.setattr(moves_module.partition_directory, "made_at", lambda path, name: made_at[path])
     logs = SimpleNamespace(are_several=True, online_homes=homes)
-    moves = Moves(context=None, store=None, rows=None, logs=logs, moves=lambda: 0)
+    moves = Moves(context=None, store=None, rows=None, logs=logs, moves=lambda: 0, log=None, count=None)
     monkeypatch.setattr(moves, "_retire", lambda home, found: retired.append(ages[home.log_dir]))
+    monkeypatch.setattr(moves, "_is_known", lambda home, found: True)
     monkeypatch.setattr(moves, "_ask", lambda home, found: asked.append(ages[home.log_dir]) or True)
     moves.resume()
     assert (retired, asked) == ([5.0, 6.0], [7.0])

@@ -96,9 +96,9 @@ def test_a_marker_of_a_clean_stop_is_read_whole(tmp_path, unknown):
     text = (tmp_path / ".kafka_cleanshutdown").read_text()
     assert text.startswith('{"version": 0, "brokerEpoch": -1') and ("unknown" in text) is bool(unknown)
     found = clean_shutdown.take_marker(str(tmp_path))
-    assert found == (True, frozenset(unknown), {}, {}) and not os.listdir(tmp_path)
+    assert found == (True, frozenset(unknown), {}) and not os.listdir(tmp_path)
     assert not any(found.of(name) for name in unknown) and found.of("other-0")
-    assert clean_shutdown.take_marker(str(tmp_path)) == (False, frozenset(), {}, {})
+    assert clean_shutdown.take_marker(str(tmp_path)) == (False, frozenset(), {})
 
 
 def test_a_batch_is_walked_by_its_headers(tmp_path):

@@ -132,11 +132,13 @@ def test_what_was_cut_and_why_is_told(tmp_path, spoil, offset, why):
     )
 
 
-def test_below_the_recovery_point_nothing_is_read(tmp_path):
+@pytest.mark.parametrize("gaps_allowed", [False, True])
+def test_below_the_recovery_point_nothing_is_read_but_where_a_segment_ends(tmp_path, gaps_allowed):
     write_log(tmp_path, 0, [b"not a batch at all"], indexes=True)
     write_log(tmp_path, 15, make_batches(15, 2))
-    found = recover(tmp_path, recovery_point=15)
-    assert (found.active.base, found.active.next_offset, found.cut) == (15, 21, [])
+    found = recover(tmp_path, recovery_point=15, gaps_allowed=gaps_allowed)
+    assert (found.active.base, found.active.next_offset, len(found.cut)) == (15, 21, not gaps_allowed)
+    assert gaps_allowed or f"{tmp_path.name}: offsets 0 to 14 are missing" in found.cut[0]
 
 
 @pytest.mark.parametrize("number", [1, 3, 200])

@@ -72,7 +72,9 @@ def test_segments_wholly_below_the_log_start_are_no_part_of_the_log(log_start, l
 @pytest.mark.parametrize(
     ("name", "becomes"),
     [
-        (f"{5:020d}.log.deleted", None), ("anything.deleted", None), (f"{5:020d}.snapshot.tmp", None),
+        (f"{5:020d}.log.deleted", None), ("anything.deleted", "same"), (f"{5:020d}.snapshot.tmp", None),
+        (f"{5:020d}.snapshot.deleted", None), (f"{5:020d}.other.deleted", "same"), (f"{5:021d}.log.deleted", "same"),
+        (f"{5:020d}.log.deleted.old", "same"), ("mine.snapshot.tmp", "same"), ("my-partition.metadata.tmp", "same"),
         (f"{5:020d}.txnindex.tmp", None), ("partition.metadata.tmp", None), ("leader-epoch-checkpoint.tmp", None),
         ("other.tmp", "same"), (f"{5:020d}.index", "cut"), (f"{5:020d}.timeindex", "cut"),
         (f"{5:020d}.txnindex", "cut"), (f"{5:019d}.index", "same"), (f"{5:021d}.index", "same"),
@@ -242,16 +244,25 @@ def test_producers_behind_damage_that_is_kept_are_known(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("end", "following", "gaps_allowed", "told"),
+    ("end", "following", "gap"),
+    [(10, 10, []), (11, 10, []), (10, None, []), (9, 10, [(9, 10)]), (5, 10, [(5, 10)])],
+)
+def test_between_two_segments_is_a_gap_where_the_first_ends_too_early(end, following, gap):
+    assert log_recovery._gap(end, following) == gap
+
+
+@pytest.mark.parametrize(
+    ("gaps", "told"),
     [
-        (10, 10, False, []), (11, 10, False, []), (10, None, False, []), (9, 10, True, []),
-        (9, 10, False, ["t-0: offsets 9 to 9 are missing; the rest is served"]),
-        (5, 10, False, ["t-0: offsets 5 to 9 are missing; the rest is served"]),
+        ([], []),
+        ([(9, 10)], ["t-0: offsets 9 to 9 are missing; the rest is served"]),
+        ([(5, 10)], ["t-0: offsets 5 to 9 are missing; the rest is served"]),
+        ([(5, 10), (20, 30), (40, 41)], ["t-0: offsets 5 to 9 are missing (and 2 times more); the rest is served"]),
     ],
-)  # fmt: skip
-def test_a_gap_is_told_with_its_offsets(end, following, gaps_allowed, told):
-    made = recovery(gaps_allowed=gaps_allowed)
-    made._look_for_gap(end, following)
+)
+def test_gaps_are_told_in_one_sentence_with_the_first_ones_offsets(gaps, told):
+    made = recovery()
+    made._say_missing(gaps)
     assert [
         sentence.removesuffix(": if their files are elsewhere, put them back and start again") for sentence in made._cut
     ] == told

@@ -137,16 +137,16 @@ def test_a_first_segment_that_is_missing_after_a_clean_stop_is_told_once(world, 
 @pytest.mark.parametrize(
     ("policy", "start", "told"),
     [
-        ("delete", 0, "segments (1 of 4) were there"),
-        ("delete", 21, "segments (1 of 3) were there"),
-        ("delete", 30, "segments (1 of 3) were there"),
-        ("compact", 0, ""),
+        ("delete", 0, True),
+        ("delete", 21, True),
+        ("delete", 30, True),
+        ("compact", 0, False),
     ],
 )
-def test_a_segment_in_the_middle_that_is_missing_after_a_clean_stop_is_told_once(
+def test_a_segment_in_the_middle_that_is_missing_after_a_clean_stop_is_told_until_it_is_back(
     world, tmp_path_factory, policy, start, told
 ):
-    """No log is read behind a clean stop, so they are counted: those that reach beyond the log start."""
+    """No log is read behind a clean stop, but where each segment ends."""
     partition, away = filled(world, cleanup_policy=policy), tmp_path_factory.mktemp("away")
     world.roll(partition)
     assert world.append(partition, size=300).error == 0
@@ -155,16 +155,17 @@ def test_a_segment_in_the_middle_that_is_missing_after_a_clean_stop_is_told_once
     keeper.checkpoints.log_start_moved(partition)
     assert keeper.stop()
     lose_segment(world, partition, 41, away)
-    for _ in range(2):
+    for starts in (1, 2):
         world.reboot()
         assert world.state(partition).leo == 61
         lines = [line["what"] for line in world.events.named("log_cut")]
-        assert len(lines) == len(world.counted) == bool(told) and all(told in line for line in lines)
+        assert len(lines) == len(world.counted) == told * starts
+        assert all("offsets 41 to 59 are missing; the rest is served" in line for line in lines)
         assert LogKeeper(world.keeper()).stop()
     for path in away.iterdir():
         path.rename(world.path / partition.dir / path.name)
     world.reboot()
-    assert world.log.segments(partition.ordinal)[-3:] == [21, 41, 60] and len(world.counted) == bool(told)
+    assert world.log.segments(partition.ordinal)[-3:] == [21, 41, 60] and len(world.counted) == 2 * told
 
 
 def test_what_recovery_misses_itself_is_told_once(world):
@@ -215,3 +216,24 @@ def test_a_gap_and_the_indexes_of_a_lost_log_are_told_and_counted(world, lost, t
         assert f"2 index files without a log were set aside as .cut, the first is {21:020d}.index" in lines[0]
         assert len(world.files(partition, ".cut")) == 2
     assert all("put them back and start again" in line for line in lines)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize(("lost", "missing"), [("all of it", "21 to 40"), ("its end", "40 to 40")])
+def test_what_is_missing_between_synced_segments_is_told(world, tmp_path_factory, clean, lost, missing):
+    """Their indexes are sound, so that nothing of them is read anew; what is there is served. Each start tells it."""
+    partition = filled(world)
+    assert LogKeeper(world.keeper()).stop()
+    if not clean:
+        (world.path / MARKER).unlink()
+    if lost == "all of it":
+        lose_segment(world, partition, 21, tmp_path_factory.mktemp("away"))
+    else:
+        log = world.path / partition.dir / f"{21:020d}.log"
+        os.truncate(log, log.stat().st_size - 20)
+    for starts in (1, 2):
+        world.reboot()
+        lines = [line["what"] for line in world.events.named("log_cut")]
+        assert len(lines) == len(world.counted) == starts
+        assert f"offsets {missing} are missing; the rest is served" in lines[-1]
+        assert world.state(partition).leo == 60 and world.state(partition).log_start == 0

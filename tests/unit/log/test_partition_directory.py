@@ -127,6 +127,28 @@ def test_deleted_directories_go_after_the_delay(tmp_path):
     assert os.listdir(tmp_path) == ["c-0"]
 
 
+@pytest.mark.parametrize(
+    "name", ["backup-delete", "a-0-delete", f"a-0.{ID.hex()[1:]}-delete", f"a-0.{ID.hex()}-delete.old"]
+)
+def test_a_directory_that_only_ends_so_is_somebodys(tmp_path, name):
+    (tmp_path / name).mkdir()
+    (tmp_path / name / f"{0:020d}.log").write_bytes(b"x")
+    assert deletion.remove_deleted(str(tmp_path), now_ms=1 << 45, delay_ms=0) == []
+    assert os.listdir(tmp_path / name) == [f"{0:020d}.log"]
+
+
+def test_one_that_cannot_go_keeps_no_other(tmp_path):
+    """Somebody's folder is in it. It is told when nothing else is left to do."""
+    for name in ("a-0", "b-0", "c-0"):
+        partition_directory.prepare(str(tmp_path), name, ID)
+    gone = [partition_directory.retire(str(tmp_path), name, ID, "-delete") for name in ("a-0", "b-0", "c-0")]
+    (tmp_path / gone[0] / "mine").mkdir()
+    assert deletion.remove_deleted(str(tmp_path), now_ms=1 << 45, delay_ms=0) == gone[1:]
+    with pytest.raises(OSError, match="mine"):
+        deletion.remove_deleted(str(tmp_path), now_ms=1 << 45, delay_ms=0)
+    assert (tmp_path / gone[0] / "mine").is_dir()
+
+
 def test_copies_are_found_by_their_whole_names(tmp_path):
     whole = partition_directory.future_name("orders-3", ID)
     names = [

@@ -70,7 +70,7 @@ def test_what_nobody_told_of_is_found_by_the_next_search(world):
 
 
 def test_directories_of_deleted_topics_go_after_the_delay(world):
-    directory = world.path / "t-0.0123-delete"
+    directory = world.path / f"t-0.{bytes(16).hex()}-delete"
     directory.mkdir()
     (directory / "00000000000000000000.log").write_bytes(b"x")
     deletion = SegmentDeletion(world.keeper())
@@ -80,7 +80,7 @@ def test_directories_of_deleted_topics_go_after_the_delay(world):
     world.clock.advance(10_000)
     deletion.do_work()
     assert not directory.exists()
-    assert world.events.named("directory_removed") == [{"directory": "t-0.0123-delete"}]
+    assert world.events.named("directory_removed") == [{"directory": directory.name}]
 
 
 class Unlinking:
