@@ -6,6 +6,7 @@ import pytest
 
 from mpbroker.trace import manifest
 from tests.harness.descriptors import open_descriptors
+from tests.harness.same_file import rewrite
 from tests.unit.trace.traces import full_request, write_segment
 
 
@@ -32,7 +33,7 @@ def test_a_line_torn_at_any_byte_loses_only_itself(tmp_path):
     whole = path.read_bytes()
     first_line = whole.index(b"\n") + 1
     for size in range(first_line, len(whole) - 1):
-        path.write_bytes(whole[:size])
+        rewrite(path, whole[:size])
         assert len(manifest.read(tmp_path)) == 1
     info = write_segment(tmp_path, [full_request(9)])
     manifest.append(tmp_path, info)

@@ -8,6 +8,7 @@ from mpbroker.analysis.engine.input import soundness
 from mpbroker.trace import record, record_check, segment
 from mpbroker.trace.record_check import RecordCheck
 from tests.harness.record_trace import Lane, random_requests, request, write_segment
+from tests.harness.same_file import rewrite
 
 FIELDS = ("seq_lo", "kind", "plane_prio", "api_key", "error", "flags")
 
@@ -38,7 +39,7 @@ def test_both_checks_find_the_same_wherever_a_bit_is_wrong(tmp_path, sampled_out
         offset, size = record.layout()[chance.choice(FIELDS)]
         at = segment.HEADER_BYTES + chance.randrange(60) * record.RECORD_BYTES + offset + chance.randrange(size)
         data[at] ^= 1 << chance.randrange(8)
-        path.write_bytes(data)
+        rewrite(path, data)
         assert _checked(path) == _by_columns(path)
         found.add(" ".join(_checked(path)[1].partition(" has ")[2].split()[:2]).rstrip("-0123456789,"))
     assert found == {"", "kind ", "a sequence", "API ", "a weight"}

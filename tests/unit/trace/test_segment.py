@@ -3,6 +3,7 @@
 import pytest
 
 from mpbroker.trace import segment, segment_writer, statistics
+from tests.harness.same_file import rewrite
 from tests.unit.trace.traces import CLOCK, full_request, write_segment
 
 
@@ -46,7 +47,7 @@ def test_an_open_segment_cut_anywhere_keeps_every_whole_record(tmp_path, records
     whole = write_segment(tmp_path, records, close=False).path.read_bytes()
     path = tmp_path / "cut.mpt"
     for size in range(4096, len(whole) + 1):
-        path.write_bytes(whole[:size])
+        rewrite(path, whole[:size])
         info = segment.read_info(path)
         assert info.record_count == (size - 4096) // 128
         assert b"".join(segment.read_chunks(info)) == whole[4096 : 4096 + info.record_count * 128]
@@ -56,7 +57,7 @@ def test_a_file_cut_inside_its_header_is_no_segment(tmp_path, records):
     whole = write_segment(tmp_path, records).path.read_bytes()
     path = tmp_path / "cut.mpt"
     for size in range(0, 4096, 13):
-        path.write_bytes(whole[:size])
+        rewrite(path, whole[:size])
         with pytest.raises(segment.SegmentError, match=f"{size} bytes are no trace segment"):
             segment.read_info(path)
 
@@ -65,7 +66,7 @@ def test_a_closed_segment_cut_anywhere_keeps_every_whole_record_and_says_so(tmp_
     whole = write_segment(tmp_path, records).path.read_bytes()
     path = tmp_path / "cut.mpt"
     for size in range(4096, len(whole)):
-        path.write_bytes(whole[:size])
+        rewrite(path, whole[:size])
         info = segment.read_info(path)
         there = (size - 4096) // 128
         assert info.closed is None and info.record_count == there
@@ -81,7 +82,7 @@ def test_a_wrong_bit_in_the_counters_is_noticed(tmp_path, records):
     path = tmp_path / "bad.mpt"
     for place in range(segment.PROGRESS_OFFSET, segment.PROGRESS_CRC_OFFSET + 4):
         whole[place] ^= 0x10
-        path.write_bytes(whole)
+        rewrite(path, whole)
         info = segment.read_info(path)
         assert "checksum of its counters" in info.damage and info.closed.record_count == 5
         assert info.progress.share() == (5, 5, 0, 0)
@@ -100,7 +101,7 @@ def test_any_bit_of_the_header_may_be_wrong(tmp_path, records, close):
     for place in range(4096):
         bit = 1 << place * 5 % 8
         whole[place] ^= bit
-        path.write_bytes(whole)
+        rewrite(path, whole)
         try:
             info = segment.read_info(path)
         except segment.SegmentError as error:
@@ -118,7 +119,7 @@ def test_any_wrong_bit_in_the_open_fields_is_noticed(tmp_path, records):
     path = tmp_path / "bad.mpt"
     for place in [*range(252), *range(1024, 1024 + json_bytes)]:
         whole[place] ^= 0x10
-        path.write_bytes(whole)
+        rewrite(path, whole)
         with pytest.raises(segment.SegmentError):
             segment.read_info(path)
         whole[place] ^= 0x10
@@ -129,7 +130,7 @@ def test_a_wrong_bit_in_the_close_fields_is_damage_and_no_open_segment(tmp_path,
     path = tmp_path / "bad.mpt"
     for place in range(segment.CLOSE_OFFSET, segment.CLOSE_CRC_OFFSET + 4):
         whole[place] ^= 0x10
-        path.write_bytes(whole)
+        rewrite(path, whole)
         info = segment.read_info(path)
         assert info.closed is None and info.is_doubtful, place
         assert info.damage.startswith(f"{path}: its close fields are damaged"), place
