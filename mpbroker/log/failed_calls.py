@@ -24,6 +24,8 @@ REMEDIES: Final = {
     errno.ENFILE: _DESCRIPTORS,
     errno.ENOMEM: "free memory",
     errno.ENOENT: "a file of the log is gone: put it back, or delete the topic",
+    errno.EBADMSG: "a batch is damaged on disk: bring its segment back from a copy, or delete the records up to it",
+    errno.ERANGE: "a file of the log is shorter than it was: bring it back from a copy",
 }
 OTHER_REMEDY: Final = "look at the disk; the directory stays offline until the broker is started again"
 

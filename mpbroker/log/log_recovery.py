@@ -115,6 +115,11 @@ class LogRecovery:
                 f"{self._name()}: the log ends at {last.next_offset}, but records up to {self._recovery_point} were "
                 "synced: put the missing files back before producers write on"
             )
+        if self._clean and 0 < self._recovery_point < last.next_offset:
+            self._cut.append(
+                f"{self._name()}: the log ends at {last.next_offset}, but at the clean stop it ended at "
+                f"{self._recovery_point}: the offset of its last batch may be damaged, or a checkpoint older than the log"
+            )
         log_start = max(self._log_start, bases[0])
         replay = self._replay(bases, last.next_offset)
         log_bytes = sum(disk.size(self._segments.path(base, LOG)) for base in bases)

@@ -61,18 +61,60 @@ static int begin_at(struct mpb_header_scan *scan, int fd, uint64_t end, int64_t 
     return mpb_header_scan_next(scan, first);
 }
 
+/* Behind a batch whose length was damaged, so that it seems to reach beyond the file: from the next entry of the offset
+ * index at which a batch begins. 0: there is none, and the scan stays at the damage. */
+static int behind_damage(struct mpb_header_scan *scan, int index_fd, uint64_t index_bytes, int64_t base,
+                         struct mpb_batch_info *next)
+{
+    struct mpb_index_hit hit = {.position = (uint32_t)scan->position};
+    uint64_t damage = scan->position;
+    for (;;) {
+        int error = mpb_offset_index_from(index_fd, index_bytes, (uint64_t)hit.position + 1, &hit);
+        if (error != 0)
+            return error;
+        int more = hit.found && hit.position < scan->end ? 1 : 0;
+        if (more == 1) {
+            mpb_header_scan_begin(scan, scan->fd, hit.position, scan->end);
+            more = mpb_header_scan_next(scan, next);
+        }
+        bool sound = more == 1 && next->base_offset >= base && next->base_offset <= base + hit.relative;
+        if (more == 0)
+            scan->position = damage;
+        if (sound || (more != 1 && more != -EBADMSG))
+            return more;
+    }
+}
+
+static int walk_to(struct mpb_header_scan *scan, int64_t offset, struct mpb_batch_info *info, int more)
+{
+    while (more == 1 && info->base_offset + info->last_offset_delta < offset)
+        more = mpb_header_scan_next(scan, info);
+    return more;
+}
+
+/* Whether the batch that a walk to `offset` ended at claims offsets behind it only because its own was damaged, which no
+ * checksum covers: then the next one goes back. `next` is left there. */
+static bool is_misnumbered(const struct mpb_header_scan *scan, const struct mpb_batch_info *info, int64_t offset,
+                           struct mpb_header_scan *ahead, struct mpb_batch_info *next)
+{
+    if (info->base_offset <= offset)
+        return false;
+    *ahead = *scan;
+    return mpb_header_scan_next(ahead, next) == 1 && next->base_offset <= info->base_offset;
+}
+
 int mpb_segment_find(struct mpb_log *log, const struct mpb_partition *row, const struct mpb_partition_copy *copy,
                      int64_t base, int64_t offset, uint64_t *position, struct mpb_batch_info *batch)
 {
     struct mpb_index_hit hit = {0};
     struct mpb_header_scan scan;
-    struct mpb_batch_info info;
+    struct mpb_batch_info info, next;
     int64_t end = mpb_segment_bytes(log, row, copy, base, MPB_FILE_LOG);
     int64_t index_bytes = mpb_segment_bytes(log, row, copy, base, MPB_FILE_INDEX);
     if (end < 0 || index_bytes < 0)
         return (int)(end < 0 ? end : index_bytes);
+    int index_fd = index_bytes > 0 ? mpb_segment_fd(log, row, copy, base, MPB_FILE_INDEX) : -1;
     if (index_bytes > 0 && offset > base) { /* an entry names the last offset of the set that begins there */
-        int index_fd = mpb_segment_fd(log, row, copy, base, MPB_FILE_INDEX);
         int64_t relative = offset - base > UINT32_MAX ? UINT32_MAX : offset - base;
         int error = index_fd < 0 ? index_fd
                                  : mpb_offset_index_find(index_fd, (uint64_t)index_bytes, (uint32_t)relative, &hit);
@@ -82,11 +124,20 @@ int mpb_segment_find(struct mpb_log *log, const struct mpb_partition *row, const
     int fd = mpb_segment_fd(log, row, copy, base, MPB_FILE_LOG);
     if (fd < 0)
         return fd;
-    int more = begin_at(&scan, fd, (uint64_t)end, base, &hit, &info);
-    while (more == 1 && info.base_offset + info.last_offset_delta < offset)
-        more = mpb_header_scan_next(&scan, &info);
-    if (more == -EBADMSG && scan.is_cut_off && base != copy->active_base)
-        more = 0; /* cut off from outside: the log goes on in the next segment */
+    int more = walk_to(&scan, offset, &info, begin_at(&scan, fd, (uint64_t)end, base, &hit, &info));
+    while (more == -EBADMSG && scan.is_cut_off && base != copy->active_base) {
+        /* cut off from outside, or a length was damaged: the log goes on behind it */
+        mpb_log_note_error(log, row, more);
+        more = index_fd < 0 ? 0 : behind_damage(&scan, index_fd, (uint64_t)index_bytes, base, &info);
+        more = walk_to(&scan, offset, &info, more);
+    }
+    for (struct mpb_header_scan ahead; more == 1 && is_misnumbered(&scan, &info, offset, &ahead, &next);) {
+        if (next.base_offset > offset && batch != NULL)
+            return -EBADMSG;
+        scan = ahead;
+        info = next;
+        more = walk_to(&scan, offset, &info, 1);
+    }
     if (more < 0)
         return more;
     *position = scan.position;

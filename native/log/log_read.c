@@ -17,13 +17,11 @@ int mpb_read_error(struct mpb_log *log, const struct mpb_partition *row, int64_t
     struct mpb_partition_copy now;
     if (mpb_io_error_class(error) == MPB_IO_BROKEN)
         return mpb_log_io_error(log, row, error);
-    if (error == -EBADMSG)
-        return MPB_ERR_CORRUPT_MESSAGE;
     if (error == -ENOENT && mpb_partition_snapshot(log, (uint32_t)(row - log->core->partitions), &now) == 0 &&
         now.log_start > base)
         return MPB_ERR_OFFSET_OUT_OF_RANGE;
     mpb_log_note_error(log, row, error);
-    return MPB_ERR_KAFKA_STORAGE_ERROR;
+    return error == -EBADMSG ? MPB_ERR_CORRUPT_MESSAGE : MPB_ERR_KAFKA_STORAGE_ERROR;
 }
 
 static void describe(const struct mpb_partition_copy *copy, uint32_t ordinal, struct mpb_read_plan *out)

@@ -80,6 +80,24 @@ static bool in_order(const struct mpb_segment_scan *scan, const struct mpb_batch
            batch->base_offset + batch->last_offset_delta - scan->base_offset <= INT32_MAX;
 }
 
+enum numbering { FITS, MISNUMBERED, NOT_KNOWN_YET };
+
+/* No checksum covers the offset that a batch claims. It is wrong where the batch behind it goes on as if this one had
+ * begun where the one before ended. NOT_KNOWN_YET: that header is not in the window; `need` is what to load. */
+static enum numbering numbering(const struct mpb_batch_scan *cursor, const struct mpb_segment_scan *scan,
+                                const struct mpb_batch_info *batch, size_t *need)
+{
+    uint64_t behind = scan->file_bytes - scan->valid_bytes - batch->batch_bytes;
+    if (batch->base_offset == scan->next_offset || behind < MPB_BATCH_HEADER_BYTES)
+        return FITS;
+    *need = (size_t)batch->batch_bytes + MPB_BATCH_HEADER_BYTES;
+    if (cursor->len - cursor->pos < MPB_BATCH_HEADER_BYTES)
+        return NOT_KNOWN_YET;
+    const uint8_t *next = cursor->data + cursor->pos;
+    bool goes_on = mpb_be64(next + MPB_BATCH_BASE_OFFSET) == scan->next_offset + batch->last_offset_delta + 1;
+    return goes_on && next[MPB_BATCH_MAGIC] == 2 ? MISNUMBERED : FITS;
+}
+
 static int take_batch(int index_fd, int time_index_fd, struct mpb_segment_scan *scan,
                       const struct mpb_batch_info *batch)
 {
@@ -130,7 +148,12 @@ static int scan_window(struct window *w, int index_fd, int time_index_fd, struct
         enum mpb_scan_result found = mpb_batch_scan_next(&cursor, &batch, need);
         if (found == MPB_SCAN_PARTIAL || found == MPB_SCAN_END)
             return 0;
-        if (found == MPB_SCAN_CORRUPT || !in_order(scan, &batch)) {
+        enum numbering numbers = found == MPB_SCAN_BATCH ? numbering(&cursor, scan, &batch, need) : FITS;
+        if (numbers == NOT_KNOWN_YET)
+            return 0;
+        if (numbers == MISNUMBERED && !scan->check_crc)
+            batch.base_offset = scan->next_offset;
+        else if (found == MPB_SCAN_CORRUPT || numbers == MISNUMBERED || !in_order(scan, &batch)) {
             scan->end = MPB_END_CORRUPT;
             return 1;
         }

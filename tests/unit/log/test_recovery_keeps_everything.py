@@ -134,6 +134,35 @@ def test_a_log_shorter_than_what_was_synced_is_told(tmp_path):
     assert len(found.cut) == 1 and "records up to 30 were synced" in found.cut[0]
 
 
+def test_a_log_longer_than_at_its_clean_stop_is_told(tmp_path):
+    segments(tmp_path, 0)
+    told = f"{tmp_path.name}: the log ends at 15, but at the clean stop it ended at 14: the offset of its last batch may"
+    assert [line[: len(told)] for line in recover(tmp_path, clean=True, recovery_point=14).cut] == [told]
+    for settings in (
+        {"clean": True, "recovery_point": 15},
+        {"clean": False, "recovery_point": 14},
+        {"clean": True},  # no checkpoint of it
+    ):
+        assert recover(tmp_path, **settings).cut == []
+
+
+@pytest.mark.parametrize("claimed", [3 + (1 << 20), 0, 7])
+def test_a_batch_whose_offset_was_damaged_costs_nothing_behind_it_that_was_synced(tmp_path, claimed):
+    """No checksum covers it, but the batches around it say what it was."""
+    segments(tmp_path, 0)
+    path = tmp_path / name_of(0)
+    damaged = bytearray(path.read_bytes())
+    one = len(damaged) // 5
+    damaged[one : one + 8] = claimed.to_bytes(8, "big")
+    path.write_bytes(damaged)
+    found = recover(tmp_path, clean=True, recovery_point=15)
+    assert found.active.next_offset == 15 and path.read_bytes() == damaged
+    assert found.cut == [f"{tmp_path.name}/{name_of(0)}: damaged at byte {one} (offset 3); kept"]
+    found = recover(tmp_path)
+    assert found.active.next_offset == 3, "above the recovery point that is corruption"
+    assert log_contents(tmp_path) == [damaged[:one], damaged[one:]]
+
+
 def test_no_log_is_made_where_a_synced_one_is_missing(tmp_path):
     (tmp_path / "partition.metadata").write_text("version: 0\n")
     with pytest.raises(LogMissing, match="up to offset 30 were synced; put its files back"):
