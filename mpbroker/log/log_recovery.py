@@ -118,7 +118,7 @@ class LogRecovery:
         if self._clean and 0 < self._recovery_point < last.next_offset:
             self._cut.append(
                 f"{self._name()}: the log ends at {last.next_offset}, but at the clean stop it ended at "
-                f"{self._recovery_point}: the offset of its last batch may be damaged, or a checkpoint older than the log"
+                f"{self._recovery_point}: its last offset may be damaged, or the checkpoint an older one"
             )
         log_start = max(self._log_start, bases[0])
         replay = self._replay(bases, last.next_offset)

@@ -28,7 +28,7 @@ SENTENCES: Final = {
     Trouble.PARTITIONS_OFFLINE: (
         "partitions are offline: `partition_offline` in the log says which, why, and what brings them back"
     ),
-    Trouble.LOG_CALLS_FAIL: "calls on log files fail: look for free space on the disk, or for damage; the log says where and why",
+    Trouble.LOG_CALLS_FAIL: "calls on log files fail: look for free space, or for damage; the log says where and why",
     Trouble.TRACES_NOT_WRITTEN: "traces cannot be written: look for free space in the trace directory",
     Trouble.MANY_RESETS: (
         "workers died of faults again and again; after one or two more within a minute the broker ends"

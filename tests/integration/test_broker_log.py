@@ -7,6 +7,7 @@ import resource
 import signal
 
 import pytest
+from kafka import KafkaConsumer, TopicPartition
 
 from tests.harness.broker import Broker, wait_until
 from tests.harness.raw_client import RawConnection, frame
@@ -153,3 +154,31 @@ def test_failed_calls_on_log_files_are_said_with_errno_and_partition(tmp_path, n
         fields = json.loads(line)["fields"]
         assert (fields["partition"], fields["error"]) == ("orders-0", "EMFILE: Too many open files")
         assert "limit on open files" in fields["remedy"] and fields["calls"] >= 1
+
+
+def test_damage_that_a_reader_meets_is_said_and_hides_nothing_behind_it(tmp_path):
+    """A length that reaches beyond the file, which no checksum covers, in a segment that is not written any more."""
+    settings = {"mpbroker.log.format": "json", "log.index.interval.bytes": 1, "log.segment.bytes": 4096}
+    with Broker(tmp_path, overrides=settings) as broker:
+        create_by_metadata("127.0.0.1", broker.port(), "orders")
+        wait_until((broker.data_dir / "orders-0").is_dir, "the topic")
+        producer = RawProducer("127.0.0.1", broker.port(), "orders")
+        offsets = [producer.produce(0, [bytes(300)]).base_offset for _ in range(20)]
+        producer.close()
+        assert offsets == list(range(20))
+        first = broker.data_dir / "orders-0" / f"{0:020d}.log"
+        batch_bytes = 12 + int.from_bytes(first.read_bytes()[8:12], "big")
+        with first.open("r+b") as file:
+            file.seek(3 * batch_bytes + 8)
+            file.write(b"\x10")
+        consumer = KafkaConsumer(bootstrap_servers=f"127.0.0.1:{broker.port()}", enable_auto_commit=False)
+        consumer.assign([orders := TopicPartition("orders", 0)])
+        consumer.seek(orders, 0)
+        seen = []
+        wait_until(lambda: seen.extend(r.offset for r in consumer.poll(200).get(orders, [])) or 19 in seen, "the last")
+        consumer.close()
+        assert seen == [offset for offset in range(20) if offset != 3]
+        line = wait_until(lambda: next((x for x in broker.log().splitlines() if "log_calls_failed" in x), ""), "a line")
+        fields = json.loads(line)["fields"]
+        assert (fields["partition"], fields["error"][:8]) == ("orders-0", "EBADMSG:")
+        assert "a batch is damaged on disk: bring its segment back from a copy" in fields["remedy"]

@@ -136,8 +136,8 @@ def test_a_log_shorter_than_what_was_synced_is_told(tmp_path):
 
 def test_a_log_longer_than_at_its_clean_stop_is_told(tmp_path):
     segments(tmp_path, 0)
-    told = f"{tmp_path.name}: the log ends at 15, but at the clean stop it ended at 14: the offset of its last batch may"
-    assert [line[: len(told)] for line in recover(tmp_path, clean=True, recovery_point=14).cut] == [told]
+    (told,) = recover(tmp_path, clean=True, recovery_point=14).cut
+    assert told.startswith(f"{tmp_path.name}: the log ends at 15, but at the clean stop it ended at 14: its last")
     for settings in (
         {"clean": True, "recovery_point": 15},
         {"clean": False, "recovery_point": 14},
