@@ -18,7 +18,7 @@ enum mpb_scan_end {
 struct mpb_segment_scan {
     int64_t base_offset;           /* in: of the segment */
     uint32_t index_interval_bytes; /* in */
-    bool check_crc;                /* in; if not, a batch that the next one shows to be misnumbered is taken as it fits */
+    bool check_crc;                /* in; if not, a batch that the next shows to be misnumbered is taken as it fits */
     uint64_t start_bytes;          /* in: position of a batch to begin at; 0: the front, which also fills the indexes */
     int64_t start_offset;          /* in: no batch from there on is below it; with start_bytes 0: the base offset */
     uint64_t file_bytes;           /* out, as all below */
