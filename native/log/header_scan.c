@@ -72,11 +72,8 @@ static int behind_damage(struct mpb_header_scan *scan, int index_fd, uint64_t in
         int error = mpb_offset_index_from(index_fd, index_bytes, (uint64_t)hit.position + 1, &hit);
         if (error != 0)
             return error;
-        int more = hit.found && hit.position < scan->end ? 1 : 0;
-        if (more == 1) {
-            mpb_header_scan_begin(scan, scan->fd, hit.position, scan->end);
-            more = mpb_header_scan_next(scan, next);
-        }
+        mpb_header_scan_begin(scan, scan->fd, hit.found ? hit.position : scan->end, scan->end);
+        int more = mpb_header_scan_next(scan, next);
         bool sound = more == 1 && next->base_offset >= base && next->base_offset <= base + hit.relative;
         if (more == 0)
             scan->position = damage;

@@ -97,7 +97,7 @@ static void test_around_the_window(void)
     for (uint32_t left = 0; left <= HEADER + 1; left++) {
         written = 0;
         add(FIRST + 50, WINDOW - left);
-        add(FIRST + RECORDS, BATCH);
+        add(FIRST + RECORDS, HEADER + left % 3);
         save();
         CHECK(scan(true).end == MPB_END_CORRUPT && visits == 0);
         CHECK(scan(false).end == MPB_END_CLEAN && visits == 2 && visited[0] == FIRST);
@@ -168,13 +168,14 @@ static void test_entries_behind_the_damage(void)
 {
     static const struct {
         int32_t relative, position;
-    } ENTRIES[] = {{4, 5 * BATCH - 1}, {5, 5 * BATCH}, {13, 6 * BATCH}, {15, 99 * BATCH}};
+    } ENTRIES[] = {{4, 4 * BATCH}, {5, 5 * BATCH - 1}, {6, 5 * BATCH}, {13, 6 * BATCH}, {15, 99 * BATCH}};
     struct mpb_batch_info batch;
     uint64_t position;
     make(NEVER);
     mpb_put_be32(content + BATCH + MPB_BATCH_LENGTH, 1 << 28);
+    mpb_put_be64(content + 4 * BATCH, FIRST - RECORDS); /* what it claims lies below the segment */
     save();
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         uint8_t entry[MPB_INDEX_ENTRY_BYTES];
         mpb_put_be32(entry, ENTRIES[i].relative);
         mpb_put_be32(entry + 4, ENTRIES[i].position);
@@ -209,6 +210,17 @@ static void an_offset(int damaged, int64_t by)
     }
 }
 
+/* Claims just what the next one has. */
+static void test_an_offset_that_comes_twice(void)
+{
+    struct mpb_batch_info batch;
+    uint64_t position;
+    make(NEVER);
+    mpb_put_be64(content + 3 * BATCH, FIRST + 4 * RECORDS);
+    save();
+    CHECK_EQ(find(FIRST + 3 * RECORDS, true, &position, &batch), -EBADMSG);
+}
+
 int main(void)
 {
     static const char *const SUFFIX[] = {"log", "index", "timeindex"};
@@ -233,6 +245,7 @@ int main(void)
         for (int each = 1; each <= 5; each++)
             a_length(damaged, each == 5 ? NEVER : each);
     test_entries_behind_the_damage();
+    test_an_offset_that_comes_twice();
     for (int file = 0; file < MPB_SEGMENT_FILES; file++)
         close(fds[file]);
     fixture_close(&f);
