@@ -1,7 +1,8 @@
 """Reads partitions of an internal topic in slices, so that the others are served meanwhile. Coordinator process.
 
 A slice is one read of at most SLICE_BYTES (one batch, if that is larger). Partitions take turns: a large one does not
-hold the small ones up.
+hold the small ones up. One whose files are being changed (a compaction puts new ones in place) waits a little, and is
+read on: giving up would make its groups begin anew.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from mpbroker.errors import ErrorCode
+from mpbroker.log.leadership import LEADER
 from mpbroker.log.log_manager import READ_TO_END, LogManager
 from mpbroker.metadata.topic_names import OFFSETS_TOPIC
 from mpbroker.record.compression import Decompressor
@@ -27,11 +29,15 @@ from mpbroker.record.record_batch import (
     iterate_batches,
     newest_records,
 )
+from mpbroker.shm.clock import Clock
 from mpbroker.shm.events import Events
 
 SLICE_BYTES = 256 * 1024
 _CONTROL_KEY = struct.Struct(">hh")  # version, type
 COMMIT = 1
+RETRY_MS = 20
+PATIENCE_MS = 30_000  # longer than a stopped log keeper is left alone
+_CHANGING = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT)
 RecordPairs: TypeAlias = Iterable[tuple[bytes, bytes | None]]
 
 
@@ -52,12 +58,15 @@ class Loaded(Protocol):
 
 
 class _Task(msgspec.Struct):
-    """One partition: the next offset to read, and where its log ended when the load began."""
+    """One partition: the next offset to read, and where its log ended when the load began. While its files are being
+    changed: when to try again, and since when."""
 
     partition: int
     ordinal: int
     offset: int
     end_offset: int
+    again_ms: int = 0
+    changing_since_ms: int | None = None
 
 
 class OffsetsLoader:
@@ -70,7 +79,10 @@ class OffsetsLoader:
         target: Callable[[], Loaded],
         loaded: Callable[[int], None],
         topic: str = OFFSETS_TOPIC,
+        *,
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self._logs = log_manager
         self._log = log
         self._target = target
@@ -97,11 +109,17 @@ class OffsetsLoader:
         """The partition is not ours any more."""
         self._tasks = deque(task for task in self._tasks if task.partition != partition)
 
+    def next_due_ms(self, now_ms: int) -> int | None:
+        """When the next slice can be read; None: nothing is left to load."""
+        return max(now_ms, min(task.again_ms for task in self._tasks)) if self._tasks else None
+
     def step(self) -> None:
-        """Reads one slice."""
-        if not self._tasks:
+        """Reads one slice, if there is a partition whose turn it is."""
+        now_ms = self._clock.monotonic_ms()
+        task = next((task for task in self._tasks if task.again_ms <= now_ms), None)
+        if task is None:
             return
-        task = self._tasks.popleft()
+        self._tasks.remove(task)
         try:
             going_on = self._read(task)
         except BatchUnreadableError as error:
@@ -118,16 +136,30 @@ class OffsetsLoader:
         if error == ErrorCode.OFFSET_OUT_OF_RANGE and plan.log_start > task.offset:
             task.offset = plan.log_start  # retention or compaction went by
             return True
+        if error in _CHANGING and self._may_wait(task):
+            return True
         if error or not plan.length:
             self._fail(task, f"error {error}")
             return False
         stored = bytearray(plan.length)
         error, length = self._logs.read_into(plan, stored)
+        if error in _CHANGING and self._may_wait(task):
+            return True
         if error:
             self._fail(task, f"error {error}")
             return False
+        task.changing_since_ms = None
         self._take(task, memoryview(stored)[:length])
         return True
+
+    def _may_wait(self, task: _Task) -> bool:
+        """Whether the partition is tried again later; not for ever, or for one that is not led here any more."""
+        now_ms = self._clock.monotonic_ms()
+        state = self._logs.state(task.ordinal)
+        if task.changing_since_ms is None:
+            task.changing_since_ms = now_ms
+        task.again_ms = now_ms + RETRY_MS
+        return state is not None and state.role == LEADER and now_ms - task.changing_since_ms < PATIENCE_MS
 
     def _take(self, task: _Task, stored: memoryview) -> None:
         """Plain batches many at once, in C: nearly all are commits, a batch each. Others one by one."""

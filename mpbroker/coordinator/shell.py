@@ -79,7 +79,7 @@ class Shell:
         self._table = table
         self._groups = self._make_groups(self._settings.partitions)
         self._appends = OffsetsLog(port, log_manager, ctx.config.offsets_commit_timeout_ms)
-        self._loader = OffsetsLoader(log_manager, ctx.log, lambda: self._groups, self._loaded)
+        self._loader = OffsetsLoader(log_manager, ctx.log, lambda: self._groups, self._loaded, clock=clock)
         self._counting = Counting(ctx.process_row)
         self._effects: deque[Effect] = deque()
         self._crash_point = ctx.core.crash_point
@@ -169,9 +169,8 @@ class Shell:
     def next_due_ms(self) -> int | None:
         """The next deadline; now, while there is something to load."""
         now_ms = self._clock.monotonic_ms()
-        if not self._loader.is_idle:
-            return now_ms
         all_due = (
+            self._loader.next_due_ms(now_ms),
             now_ms + REPAIR_RETRY_MS if self._unrepaired else None,
             self._groups.deadline_ms(),
             self._transactions.next_due_ms(now_ms),

@@ -48,7 +48,8 @@ FIRST_WITH_ZSTD, FIRST_WITH_RACK, FIRST_WITH_IDS = 10, 11, 13  # versions of Fet
 
 
 class PartitionRead(Struct):
-    """What one partition contributes. `plan` is the native ReadPlan, None when there is an error or nothing to read."""
+    """What one partition contributes. `plan` is the native ReadPlan, None when there is an error or nothing to read.
+    `is_busy`: its files are being changed by a process that is slow, or stopped; the next look may find it readable."""
 
     partition: int
     ordinal: int = -1
@@ -64,6 +65,7 @@ class PartitionRead(Struct):
     aborted: list[tuple[int, int]] = []
     preferred: int = NOBODY
     throttled: bool = False  # by KIP-73: what is sent counts
+    is_busy: bool = False
 
     def to_message(self) -> PartitionData:
         """Records travel as a length to reserve; the bytes are read into the answer in place."""
@@ -244,6 +246,9 @@ def _read(
     error, plan = context.log_manager.find(
         read.ordinal, asked.fetch_offset, bound, max(limit_bytes, 0), oversized or limit_bytes < 0, topic.id
     )
+    if error == ErrorCode.REQUEST_TIMED_OUT:
+        read.is_busy = True
+        return
     readable = error in KNOWN_HERE  # else the plan has no epoch to check
     read.error = (readable and _refusal(context, asked, message, plan)) or error
     read.leader_epoch = plan.leader_epoch
@@ -266,7 +271,10 @@ def _leave_out_aborted(context: ServerContext, fetch_offset: int, read: Partitio
     """Which transactions the reader must skip in what it gets: from the .txnindex files, after the plan, so that each
     whose marker lies below the plan's last stable offset is there."""
     error, read.aborted = context.log_manager.log.aborted(plan, fetch_offset)
-    if error:
+    if error == ErrorCode.REQUEST_TIMED_OUT:
+        read.drop()
+        read.is_busy = True
+    elif error:
         read.refuse(error)
 
 

@@ -27,16 +27,21 @@ static void copy_words(struct mpb_partition_copy *to, const struct mpb_partition
         mpb_store_relaxed(&out[i], mpb_load_relaxed(&in[i]));
 }
 
-bool mpb_partition_try_snapshot(const struct mpb_partition *row, struct mpb_partition_copy *out)
+bool mpb_partition_peek(const struct mpb_partition *row, struct mpb_partition_copy *out)
 {
     for (int i = 0; i < SNAPSHOT_TRIES; i++) {
         uint64_t selector = mpb_load_acquire(&row->selector);
         copy_words(out, &row->copy[selector & 1], 0, COPY_WORDS);
         atomic_thread_fence(memory_order_acquire); /* append rule 13 */
         if (mpb_load_relaxed(&row->selector) == selector)
-            return out->truncations % 2 == 0; /* append rule 19 */
+            return true;
     }
     return false;
+}
+
+bool mpb_partition_try_snapshot(const struct mpb_partition *row, struct mpb_partition_copy *out)
+{
+    return mpb_partition_peek(row, out) && out->truncations % 2 == 0; /* append rule 19 */
 }
 
 void mpb_partition_write_idle(struct mpb_core *core, struct mpb_partition *row, const struct mpb_partition_copy *next)

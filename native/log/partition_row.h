@@ -17,8 +17,10 @@ static inline const struct mpb_partition_copy *mpb_partition_in_force(const stru
     return &row->copy[mpb_load_relaxed(&row->selector) & 1];
 }
 
-/* Consistent state without the lock; false if a few tries all met a change. */
+/* Consistent state without the lock; false if a few tries all met a change, or the files are being changed. */
 bool mpb_partition_try_snapshot(const struct mpb_partition *row, struct mpb_partition_copy *out);
+/* The same while the files are being changed, for who does not read them. */
+bool mpb_partition_peek(const struct mpb_partition *row, struct mpb_partition_copy *out);
 
 /* Writes `next` into the idle copy, then commits it by one release store of the selector. The caller holds the lock.
  * The two halves are apart for operations that name a crash point between them. */

@@ -178,7 +178,8 @@ static PyObject *log_state(PyObject *object, PyObject *argument)
     MPB_ROW_ARG();
     struct mpb_partition_copy copy;
     const struct mpb_partition *row = &self->log.core->partitions[ordinal];
-    int error = mpb_partition_snapshot(&self->log, ordinal, &copy);
+    bool read = mpb_load_acquire(&row->lock_made) != 0 && mpb_partition_peek(row, &copy);
+    int error = read ? 0 : mpb_partition_snapshot(&self->log, ordinal, &copy);
     if (error != 0)
         return PyErr_Format(PyExc_RuntimeError, "partition row %u cannot be read: error %d", ordinal, error);
     PyObject *result = PyStructSequence_New(state_type);

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 START_TIMEOUT_S = 30
-STOP_TIMEOUT_S = 10
+STOP_TIMEOUT_S = 40  # the broker gives itself 30 to sync its logs
 SHM = Path("/dev/shm")
 
 _running: set[Broker] = set()

@@ -160,6 +160,7 @@ def test_what_a_killed_child_leaves_is_removed(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(330)  # some 20 s; on a slow disk, with much else to do, ten times as long
 def test_a_module_from_end_to_end(tmp_path):
     """Real changes, real tests; what children wrote is gone."""
     command = [sys.executable, "-m", "tests.mutation.screen", "mpbroker/purgatory/timing_wheel.py", "--every", "12"]

@@ -93,7 +93,9 @@ class TransactionShell:
         self._appends = appends
         self._is_in_cluster = ctx.config.cluster_store is not None
         others = _other_brokers(ctx, metadata) if self._is_in_cluster else None
-        self._loader = OffsetsLoader(log_manager, ctx.log, lambda: self.coordinator, self._loaded, TRANSACTIONS_TOPIC)
+        self._loader = OffsetsLoader(
+            log_manager, ctx.log, lambda: self.coordinator, self._loaded, TRANSACTIONS_TOPIC, clock=clock
+        )
         self._unknown_topics = UnknownTopics(metadata, clock, self._is_in_cluster)
         self._markers = MarkerSender(
             port,
@@ -254,9 +256,12 @@ class TransactionShell:
 
     def next_due_ms(self, now_ms: int) -> int | None:
         """The next deadline; now, while there is something to load."""
-        if not self._loader.is_idle:
-            return now_ms
-        all_due = (self.coordinator.deadline_ms(), self._verifier.next_due_ms(now_ms), self._markers.next_due_ms())
+        all_due = (
+            self._loader.next_due_ms(now_ms),
+            self.coordinator.deadline_ms(),
+            self._verifier.next_due_ms(now_ms),
+            self._markers.next_due_ms(),
+        )
         due = [one for one in all_due if one is not None]
         return min(due) if due else None
 

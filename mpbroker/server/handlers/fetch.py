@@ -195,6 +195,9 @@ def _wait_for_memory(
 
 
 def _response(context: ServerContext, request: Request, fetch: FetchContext, plan: FetchPlan) -> FetchResponse:
+    for read in plan.reads():
+        if read.is_busy:  # still, and nothing waits any longer; clients that are told so ask again
+            read.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     told = fetch.told(plan)
     response = FetchResponse(
         responses=[

@@ -79,6 +79,8 @@ static void test_a_swap_under_way(void)
     begin(FIRST + 1);
     read_now(NULL);
     CHECK(!answered);
+    CHECK(mpb_partition_peek(&row, &out) &&
+          mark_of_all() == FIRST + 1); /* who reads no files may know what it will be */
     change(FIRST);
     read_now(NULL);
     CHECK(answered && mark_of_all() == FIRST);

@@ -35,7 +35,7 @@ class World:
         made._clock = SimpleNamespace(monotonic_ms=lambda: NOW.ms)
         made._crash_point = lambda name: self.done.append(name)
         given["logs"] = {"flush_on_commit": False} | given.get("logs", {})
-        given["loader"] = {"is_idle": True} | given.get("loader", {})
+        given["loader"] = {"next_due_ms": lambda now_ms: None} | given.get("loader", {})
         for name in ("answers", "port", "logs", "groups", "transactions", "appends", "loader", "metadata", "counting"):
             setattr(made, f"_{name}", self._part(name, given.get(name, {})))
         made._unknown_topics = self._part("unknown", given.get("unknown", {}))

@@ -6,11 +6,13 @@ import pytest
 
 from mpbroker import _native
 from mpbroker.coordinator import offsets_loader
-from mpbroker.coordinator.offsets_loader import OffsetsLoader
+from mpbroker.coordinator.offsets_loader import PATIENCE_MS, RETRY_MS, OffsetsLoader
 from mpbroker.errors import ErrorCode
+from mpbroker.log.leadership import LEADER
 from mpbroker.metadata.topic_names import OFFSETS_TOPIC
 from mpbroker.metrics.event_log import EventLog
 from mpbroker.record.batch_builder import encode_batch
+from mpbroker.shm.clock import ManualClock
 from tests.harness.in_process_broker import InProcessBroker
 
 
@@ -21,7 +23,7 @@ class Loads:
         self.records: dict[int, list] = {}
         self.loaded: list[int] = []
         self.loader = OffsetsLoader(
-            broker.handler.context.log_manager, EventLog("test"), lambda: self, self.loaded.append
+            broker.handler.context.log_manager, EventLog("test"), lambda: self, self.loaded.append, clock=broker.clock
         )
         self.transactional: list = []
 
@@ -174,10 +176,10 @@ class Logs:
     """One log from 5 to 9 of which `find` and `read_into` say what a test wants."""
 
     def __init__(self, found, read=(0, 0)):
-        self.found, self.read, self.asked = found, read, []
+        self.found, self.read, self.asked, self.role = found, read, [], LEADER
 
     def state(self, ordinal):
-        return SimpleNamespace(log_start=5, leo=9)
+        return SimpleNamespace(log_start=5, leo=9, role=self.role)
 
     def find(self, ordinal, offset, *words):
         self.asked.append((ordinal, offset))
@@ -201,12 +203,64 @@ class Logs:
 def test_a_log_that_cannot_be_read_is_loaded_as_far_as_it_was_and_that_is_said(found, read, detail):
     logs, lines, loaded = Logs(found, read), [], []
     log = SimpleNamespace(error=lambda event, **fields: lines.append((event, fields)))
-    loader = OffsetsLoader(logs, log, lambda: None, loaded.append)
+    loader = OffsetsLoader(logs, log, lambda: None, loaded.append, clock=ManualClock())
     loader.begin(3, 8)
     loader.step()
     assert loaded == [3] and loader.is_idle and logs.asked[0] == (8, 5)
     fields = {"topic": OFFSETS_TOPIC, "partition": 3, "offset": 5, "detail": detail}
     assert lines == [("offsets_unreadable", fields)]
+
+
+SOUND = (0, SimpleNamespace(log_start=5, length=10))
+NOTHING = SimpleNamespace(log_start=-1, length=0)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT])
+@pytest.mark.parametrize("where", ["find", "read"])
+def test_a_log_whose_files_are_being_changed_is_read_a_little_later(code, where):
+    """And not at once again, and not for ever, and not when somebody else leads it."""
+    for ends in ("goes on", "too long", "not ours"):
+        logs = Logs((code, NOTHING)) if where == "find" else Logs(SOUND, (code, 0))
+        lines, loaded, clock = [], [], ManualClock()
+        log = SimpleNamespace(error=lambda event, lines=lines, **fields: lines.append(fields["detail"]))
+        loader = OffsetsLoader(logs, log, lambda: None, loaded.append, clock=clock)
+        loader.begin(3, 8)
+        loader.step()
+        asked = len(logs.asked)
+        loader.step()
+        now_ms = clock.monotonic_ms()
+        assert (len(logs.asked), loaded, loader.next_due_ms(now_ms)) == (asked, [], now_ms + RETRY_MS)
+        clock.advance(RETRY_MS if ends != "too long" else PATIENCE_MS - 1)
+        if ends == "goes on":
+            logs.found, logs.read = (0, NOTHING), (0, 0)
+        if ends == "not ours":
+            logs.role = LEADER - 1
+        loader.step()
+        if ends == "too long":
+            assert loaded == []
+            clock.advance(RETRY_MS)
+            loader.step()
+        assert loaded == [3] and loader.next_due_ms(0) is None
+        assert lines == [f"error {0 if ends == 'goes on' else int(code)}"]
+
+
+def test_a_partition_that_waits_holds_no_other_up(broker, monkeypatch):
+    ordinals = broker.create_topic(OFFSETS_TOPIC, 2, internal=True)
+    for ordinal in ordinals:
+        fill(broker, ordinal, batches(1))
+    loads, logs = Loads(broker), broker.handler.context.log_manager
+    find = logs.find
+    busy = lambda row, *words: (ErrorCode.REQUEST_TIMED_OUT, NOTHING) if row == ordinals[0] else find(row, *words)  # noqa: E731
+    monkeypatch.setattr(logs, "find", busy)
+    for partition, ordinal in enumerate(ordinals):
+        loads.loader.begin(partition, ordinal)
+    loads.loader.step()
+    loads.loader.step()
+    assert loads.loaded == [1] and loads.loader.next_due_ms(0) == broker.clock.monotonic_ms() + RETRY_MS
+    monkeypatch.setattr(logs, "find", find)
+    broker.clock.advance(RETRY_MS)
+    loads.loader.step()
+    assert loads.loaded == [1, 0] and loads.loader.is_idle
 
 
 def test_a_damaged_batch_is_said(broker, tmp_path):
@@ -226,7 +280,7 @@ def test_a_damaged_batch_is_said(broker, tmp_path):
 def test_a_log_whose_beginning_went_by_is_read_from_there_on():
     """The same plan with another word of the log is no reason to go there."""
     logs = Logs((ErrorCode.OFFSET_OUT_OF_RANGE, SimpleNamespace(log_start=7)))
-    loader, loaded = OffsetsLoader(logs, None, lambda: None, []), []
+    loader, loaded = OffsetsLoader(logs, None, lambda: None, [], clock=ManualClock()), []
     loader.begin(3, 8)
     loader.step()
     logs.found = (0, SimpleNamespace(log_start=9, length=4))
@@ -268,7 +322,7 @@ def test_batches_of_transactions_take_turns_with_others_however_small_the_slices
 def test_a_marker_is_told_by_its_key():
     told = []
     target = SimpleNamespace(load_marker=lambda *words: told.append(words))
-    loader = OffsetsLoader(None, None, lambda: target, None)
+    loader = OffsetsLoader(None, None, lambda: target, None, clock=ManualClock())
     info = SimpleNamespace(attributes=offsets_loader.ATTRIBUTE_CONTROL, producer_id=7, base_offset=0)
     keys = [None, b"", b"\0\0\0", b"\0\0\0\1", b"\0\0\0\0", b"\0\0\0\1more", b"\0\0\0\2"]
     loader._load(3, info, [SimpleNamespace(key=key, value=b"") for key in keys])

@@ -157,7 +157,7 @@ def test_the_next_deadline_is_the_first_of_all(unrepaired, due, expected):
     )
     world.made._unrepaired = unrepaired
     assert world.made.next_due_ms() == expected
-    world.made._loader.is_idle = False
+    world.made._loader.next_due_ms = lambda now_ms: now_ms
     assert world.made.next_due_ms() == NOW.ms
 
 

@@ -28,7 +28,7 @@ class World:
         made._answers = SimpleNamespace(
             retry=lambda ms: note(("answer again", ms)), close_parked=lambda: note("hung up"), publish=lambda *_: None
         )
-        made._loader = SimpleNamespace(step=lambda: note("load"), is_idle=True)
+        made._loader = SimpleNamespace(step=lambda: note("load"))
         made._unsure, made._unrepaired = {1, 2}, []
         made._unknown_topics = SimpleNamespace(are_gone=lambda one: one == 2)
         made._forget_gone = lambda partition: note(("forget", partition))

@@ -16,6 +16,7 @@ from mpbroker.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from mpbroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from mpbroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from mpbroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from mpbroker.server.request_handler import RequestHandler
 from mpbroker.server.waiting_for_locks import LEAST_PATIENCE_MS, RETRY_MS
@@ -265,3 +266,62 @@ def test_a_third_death_closes_it_when_the_repair_is_over(broker, tmp_path):
         [(_, kind, _)] = broker.collect()
     assert kind == 3
     assert broker.log.state(0).leo == 0
+
+
+def compact(broker, tmp_path):
+    """Two segments in t-0, with a cleaned copy of the first beside it, as the log cleaner leaves them before a swap."""
+    for name in (b"a", b"b"):
+        assert part(broker.call(produce(records=batch(name)), 7)).error_code == 0
+        assert broker.log.roll(0, 1) == 0
+    for suffix in ("log", "index", "timeindex"):
+        path = tmp_path / "t-0" / f"{0:020d}.{suffix}"
+        path.with_name(path.name + ".compacted").write_bytes(path.read_bytes())
+    truncations = broker.log.state(0).truncations
+    return lambda log: log.swap(0, None, 0, 1, truncations)
+
+
+@pytest.mark.parametrize("version", [11, 12])
+def test_a_fetch_of_a_log_whose_files_are_being_changed_waits_for_them(broker, tmp_path, version):
+    work = compact(broker, tmp_path)
+    message = fetch(max_wait_ms=500)
+    with holder(broker, tmp_path, "swap.committed", work) as held:
+        broker.send(message, version)
+        broker.step()
+        let_pass(broker, 499)
+        assert broker.collect() == []
+        held.go_on()
+        let_pass(broker, 0)
+        [response] = answers(broker, message, version)
+        assert (part(response).error_code, part(response).high_watermark) == (0, 2)
+        assert bytes(part(response).records).startswith((tmp_path / "t-0" / f"{0:020d}.log").read_bytes())
+
+
+@pytest.mark.parametrize("max_wait_ms", [0, 500])
+@pytest.mark.parametrize("isolation", [0, 1])
+def test_at_its_end_it_says_what_makes_clients_ask_again(broker, tmp_path, max_wait_ms, isolation):
+    """No client knows REQUEST_TIMED_OUT of a fetch (Java consumers throw), nor may nothing come without an error."""
+    work = compact(broker, tmp_path)
+    message = fetch(max_wait_ms=max_wait_ms)
+    message.isolation_level = isolation
+    with holder(broker, tmp_path, "swap.renamed", work):
+        broker.send(message, 11)
+        broker.step()
+        let_pass(broker, max_wait_ms)
+        [response] = answers(broker, message, 11)
+        found = part(response)
+        assert (found.error_code, found.records) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, b"")
+        assert part(broker.call(fetch(partition=1), 11)).error_code == 0
+
+
+def test_metadata_and_the_ends_of_a_log_are_told_meanwhile(broker, tmp_path):
+    work = compact(broker, tmp_path)
+    with holder(broker, tmp_path, "swap.committed", work):
+        metadata = broker.call(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 9)
+        assert (metadata.topics[0].error_code, len(metadata.topics[0].partitions)) == (0, 2)
+        assert [one.error_code for one in metadata.topics[0].partitions] == [0, 0]
+        for timestamp, offset in ((-1, 2), (-2, 0)):
+            listed = ListOffsetsTopic(
+                name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
+            )
+            found = broker.call(ListOffsetsRequest(replica_id=-1, topics=[listed]), 5)
+            assert (found.topics[0].partitions[0].error_code, found.topics[0].partitions[0].offset) == (0, offset)
