@@ -18,6 +18,8 @@ RESERVE_BYTES: Final = 8 << 20
 """A start and a stop write less than 1 MiB; the rest is for deleting, and for the index files of a recovery."""
 MIN_START_BYTES: Final = 2 << 20
 """With less a start gives the reserve up."""
+MIN_LEFT_BYTES: Final = 4 << 20
+"""What groups and transactions write may take of it, down to here: consumers of groups read on a full disk, too."""
 MIN_FREE_BYTES: Final = 2 * RESERVE_BYTES
 """The reserve is made when so much is free, so that as much as it takes is left for records."""
 

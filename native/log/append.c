@@ -78,7 +78,7 @@ static int append_locked(struct mpb_log *log, struct mpb_partition *row, const s
 /* Last of all: what is in the log already is acknowledged on a full disk, too. */
 static bool has_no_room(struct mpb_log *log, const struct mpb_partition *row, struct mpb_append_result *out)
 {
-    if (mpb_log_dir_takes_appends(log->core, row->log_dir))
+    if (mpb_log_takes_own_appends(log, row->log_dir))
         return false;
     out->error = MPB_ERR_KAFKA_STORAGE_ERROR;
     mpb_log_count(log, MPB_C_LOG_APPENDS_REFUSED, 1);

@@ -33,13 +33,29 @@ void mpb_log_dir_fail(struct mpb_core *core, uint32_t log_dir)
     atomic_fetch_or(&core->header->offline_log_dirs, 1u << log_dir % MPB_MAX_LOG_DIRS);
 }
 
-void mpb_log_dir_refuse_appends(struct mpb_core *core, uint32_t log_dir, bool refuse)
+static void set_dir_bit(mpb_atomic32 *word, uint32_t log_dir, bool set)
 {
     uint32_t bit = 1u << log_dir % MPB_MAX_LOG_DIRS;
-    if (refuse)
-        atomic_fetch_or(&core->header->full_log_dirs, bit);
+    if (set)
+        atomic_fetch_or(word, bit);
     else
-        atomic_fetch_and(&core->header->full_log_dirs, ~bit);
+        atomic_fetch_and(word, ~bit);
+}
+
+void mpb_log_dir_refuse_appends(struct mpb_core *core, uint32_t log_dir, bool refuse)
+{
+    set_dir_bit(&core->header->full_log_dirs, log_dir, refuse);
+}
+
+void mpb_log_dir_refuse_groups(struct mpb_core *core, uint32_t log_dir, bool refuse)
+{
+    set_dir_bit(&core->header->spent_log_dirs, log_dir, refuse);
+}
+
+bool mpb_log_takes_own_appends(const struct mpb_log *log, uint32_t log_dir)
+{
+    bool spent = (mpb_load_acquire(&log->core->header->spent_log_dirs) >> (log_dir % MPB_MAX_LOG_DIRS) & 1) != 0;
+    return mpb_log_dir_takes_appends(log->core, log_dir) || (log->slot == MPB_SLOT_COORDINATOR && !spent);
 }
 
 bool mpb_log_dir_takes_appends(const struct mpb_core *core, uint32_t log_dir)

@@ -82,5 +82,9 @@ void mpb_log_dir_fail(struct mpb_core *core, uint32_t log_dir);
  * keeper has found room. */
 void mpb_log_dir_refuse_appends(struct mpb_core *core, uint32_t log_dir, bool refuse);
 bool mpb_log_dir_takes_appends(const struct mpb_core *core, uint32_t log_dir);
+/* What the coordinator writes goes into what the reserve left (reserve_file.py), or consumers of groups could not read;
+ * until that is spent. */
+void mpb_log_dir_refuse_groups(struct mpb_core *core, uint32_t log_dir, bool refuse);
+bool mpb_log_takes_own_appends(const struct mpb_log *log, uint32_t log_dir);
 
 #endif

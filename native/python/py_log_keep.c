@@ -197,10 +197,12 @@ static PyObject *log_refuse_appends(PyObject *object, PyObject *args)
     LogObject *self = (LogObject *)object;
     PyObject *number;
     uint32_t log_dir;
-    int refuse;
-    if (!PyArg_ParseTuple(args, "Op:refuse_appends", &number, &refuse) || !dir_number(self, number, &log_dir))
+    int refuse, groups = 0;
+    if (!PyArg_ParseTuple(args, "Op|p:refuse_appends", &number, &refuse, &groups) ||
+        !dir_number(self, number, &log_dir))
         return NULL;
     mpb_log_dir_refuse_appends(self->log.core, log_dir, refuse != 0);
+    mpb_log_dir_refuse_groups(self->log.core, log_dir, refuse != 0 && groups != 0);
     Py_RETURN_NONE;
 }
 
@@ -369,7 +371,8 @@ PyMethodDef mpb_log_keep_methods[] = {
     {"fail_log_dir", log_fail_dir, METH_O, "fail_log_dir(log_dir): takes it offline until the broker is started again"},
     {"takes_appends", log_takes_appends, METH_O, "takes_appends(log_dir) -> bool"},
     {"refuse_appends", log_refuse_appends, METH_VARARGS,
-     "refuse_appends(log_dir, refuse): whether appends are answered with KAFKA_STORAGE_ERROR; reads go on"},
+     "refuse_appends(log_dir, refuse, groups=False): whether appends are answered with KAFKA_STORAGE_ERROR; reads go "
+     "on, and so does what groups and transactions write, but with groups"},
     {"segments", log_segments, METH_O, "segments(ordinal) -> bases of the segments on disk, ascending"},
     {"producers", log_producers, METH_O,
      "producers(ordinal) -> (end offset, rows), taken together under the lock\n\n"

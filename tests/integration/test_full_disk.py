@@ -5,7 +5,7 @@ import shutil
 import subprocess
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import Consumer, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.harness.broker import Broker, wait_until
@@ -14,6 +14,7 @@ from tests.harness.raw_records import RawFetcher, RawProducer, create_by_metadat
 KAFKA_STORAGE_ERROR = 56
 FEW_S = 15
 SETTINGS = {"num.partitions": 1, "mpbroker.trace.enabled": "false", "log.segment.bytes": 1 << 16}
+GROUPS = {"offsets.topic.num.partitions": 2, "group.initial.rebalance.delay.ms": 0}
 SHORT_RETENTION = {
     "log.retention.bytes": 1,
     "log.retention.check.interval.ms": 100,
@@ -92,6 +93,45 @@ def test_a_full_disk_permits_a_start_that_reads(disk):
         assert first_value(broker, 1) == b"again"
     with broker:
         assert written(broker, [b"more"]) == 0 and broker.log().count("appends_refused") == 3
+
+
+def read_in_group(broker, group, count):
+    """What a consumer of a group gets; that it committed is told by the next one, which begins behind it."""
+    settings = {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap} | settings)
+    consumer.subscribe(["t"])
+    found = []
+
+    def is_read():
+        message = consumer.poll(1)
+        if message is not None:
+            found.append(message.value())
+        return len(found) == count
+
+    wait_until(is_read, "records", FEW_S)
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    return found
+
+
+def test_consumers_of_groups_read_and_commit_on_a_full_disk(disk):
+    """One that was there before, and a new one; across another start, too."""
+    values = [b"%d" % number for number in range(4)]
+    broker = Broker(disk, overrides=SETTINGS | GROUPS)
+    with broker:
+        create_by_metadata("127.0.0.1", broker.port(), "t")
+        wait_until(lambda: written(broker, values) == 0, "the topic")
+        assert read_in_group(broker, "old", 2) == values[:2]
+        wait_until(lambda: reserve_bytes(broker) == 8 << 20, "the reserve")
+    fill(disk / "fill")
+    with broker:
+        assert written(broker, [b"refused"]) == KAFKA_STORAGE_ERROR
+        assert read_in_group(broker, "old", 1) == values[2:3]
+        assert read_in_group(broker, "new", 2) == values[:2]
+    with broker:
+        assert read_in_group(broker, "old", 1) == values[3:]
+        assert read_in_group(broker, "new", 1) == values[2:3]
+        assert "group_appends_refused" not in broker.log()
 
 
 def test_retention_makes_room_after_a_start_on_a_full_disk(disk):

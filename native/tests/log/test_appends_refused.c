@@ -59,6 +59,17 @@ int main(void)
     CHECK_EQ(counted(&f, MPB_C_LOG_APPENDS), 3); /* neither those nor the one that was there */
     CHECK_EQ(counted(&f, MPB_C_LOG_IO_ERRORS), 0);
     CHECK(mpb_log_dir_online(&f.core, 0));
+    const uint32_t slot = f.log.slot;
+    f.log.slot = MPB_SLOT_COORDINATOR; /* consumers of groups read on, and their groups are written down */
+    CHECK_EQ(append(&f, &PLAIN), 0);
+    mpb_log_dir_refuse_groups(&f.core, 1, true);
+    CHECK_EQ(append(&f, &PLAIN), 0);
+    mpb_log_dir_refuse_groups(&f.core, 0, true);
+    CHECK_EQ(append(&f, &PLAIN), MPB_ERR_KAFKA_STORAGE_ERROR);
+    mpb_log_dir_refuse_groups(&f.core, 0, false);
+    CHECK_EQ(append(&f, &PLAIN), 0);
+    f.log.slot = slot;
+    CHECK_EQ(append(&f, &PLAIN), MPB_ERR_KAFKA_STORAGE_ERROR);
     reads(&f, 0);
     reads(&f, 1);
     retention_deletes(&f);

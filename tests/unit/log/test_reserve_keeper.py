@@ -2,7 +2,7 @@
 
 import os
 
-from mpbroker.log import reserve_file
+from mpbroker.log import reserve_file, reserve_keeper
 from mpbroker.log.reserve_keeper import LOOK_EVERY_MS, ReserveKeeper
 from mpbroker.shm.troubles import Trouble
 
@@ -74,3 +74,43 @@ def test_without_a_reserve_appends_stay_refused(world, monkeypatch):
     world.log.refuse_appends(0, True)
     keeper.do_work()
     assert not world.log.takes_appends(0) and world.events.named("appends_accepted_again") == []
+
+
+class Log:
+    """A log directory without room, and what was asked of it."""
+
+    def __init__(self):
+        self.asked, self.takes = [], False
+
+    def takes_appends(self, log_dir):
+        return self.takes
+
+    def refuse_appends(self, *words):
+        self.asked.append(words)
+        self.takes = not words[1]
+
+
+def test_groups_write_into_what_the_reserve_left_until_it_is_nearly_spent(world, monkeypatch):
+    log, free = Log(), [0, 0]
+    keeper = ReserveKeeper(world.keeper(log=log))
+    monkeypatch.setattr(reserve_file, "free_bytes", lambda _: free[0])
+    monkeypatch.setattr(reserve_keeper, "free_bytes", lambda _: free[1])
+
+    def look(left):
+        free[1] = left
+        keeper.do_work()
+        world.clock.advance(LOOK_EVERY_MS)
+        return log.asked[-1]
+
+    assert look(reserve_file.MIN_LEFT_BYTES) == (0, True, False)
+    assert look(reserve_file.MIN_LEFT_BYTES - 1) == (0, True, True) == look(0)
+    [line] = world.events.named("group_appends_refused")
+    assert line["free_bytes"] == reserve_file.MIN_LEFT_BYTES - 1 and line["remedy"] == "free 16 MiB on the disk"
+    assert look(reserve_file.MIN_LEFT_BYTES) == (0, True, False) == look(None)
+    look(0)
+    assert len(world.events.named("group_appends_refused")) == 2
+    free[0] = reserve_file.MIN_FREE_BYTES
+    assert look(0) == (0, False)
+    count = len(log.asked)
+    keeper.do_work()
+    assert len(log.asked) == count, "only while appends are refused"
