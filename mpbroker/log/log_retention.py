@@ -65,5 +65,5 @@ class LogRetention:
             self._removed(partition, bases)
         if error == ErrorCode.REQUEST_TIMED_OUT:
             self._round.again(partition)
-        if error == ErrorCode.KAFKA_STORAGE_ERROR:
+        if error == ErrorCode.KAFKA_STORAGE_ERROR and self._keeper.state(partition) is not None:  # not just being made
             self._keeper.events.error("retention_failed", partition=partition.dir)

@@ -127,6 +127,21 @@ class LaneDrain:
             finally:
                 writer.abandon()
 
+    def give_up(self) -> int:
+        """After the last step: what could not be written any more, as on a full disk, counts as dropped. That is stored
+        in the open segment's header, which takes no new room. Returns how many records it was; OSError: not even so."""
+        counters = self.lane.counters()
+        lost = counters.written - counters.drained
+        if lost and self._writer is not None:
+            counted = self._progress._replace(
+                finished=counters.finished,
+                written=self._writer.tally.next_seq,
+                dropped=counters.dropped + lost,
+                sampled_out=counters.sampled_out,
+            )
+            self._note(counted, self._writer)
+        return lost
+
     def _finish_step(self, counters: LaneCounters, now_ns: int) -> None:
         """Counters, drop notice, clock and age, once per step."""
         before = self._progress

@@ -198,10 +198,14 @@ class Tracer:
             self._own.sample_gauges(time.monotonic_ns())
         self.turn()
         for drain in self._drains:
+            lost = 0
             try:
+                lost = drain.give_up()
                 drain.close()
             except OSError as error:
                 self._ctx.log.error("trace_close_failed", directory=str(self._directory), reason=str(error))
+            if lost:
+                self._ctx.log.error("trace_records_lost", directory=str(self._directory), records=lost)
         if self._own is not None:
             self._own.close()
         if self._dashcam is not None:

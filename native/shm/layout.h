@@ -109,7 +109,7 @@ struct mpb_segment_header { /* one page */
     mpb_atomic64 broker_epoch;       /* of our registration + 1; 0: we have none */
     mpb_atomic32 moves;              /* moves between log directories ever asked for, called off or ended (move.h) */
     mpb_atomic32 coordinator_wanted; /* 1: a client asks for a coordinator, whose topic is being made */
-    mpb_atomic32 spent_log_dirs; /* of full_log_dirs: what groups and transactions write is refused there, too */
+    mpb_atomic32 spent_log_dirs;     /* of full_log_dirs: what groups and transactions write is refused there, too */
     uint8_t unused[MPB_PAGE_BYTES - 196 - MPB_MAX_REGIONS * 40 - MPB_DATA_DIR_BYTES];
     char data_dir[MPB_DATA_DIR_BYTES]; /* page: the data directory's path, for who looks for brokers; empty: too long */
 };

@@ -9,6 +9,7 @@ import pytest
 
 from mpbroker.cli.main import COMMANDS, NOT_AVAILABLE, USAGE, load, parser_for
 from mpbroker.config.load_config import load_broker_config
+from mpbroker.supervisor.handover import GRACE_S
 from mpbroker.supervisor.status import SECOND_LOOK_S
 from tests.tidy.source_tree import ROOT
 
@@ -101,7 +102,8 @@ def test_the_unit_and_the_composition_wait_as_long_as_a_stop_may_take():
         config.mpbroker_stop_flush_timeout_ms,
         2 * config.mpbroker_stop_timeout_ms,
     )
-    longest_s = sum(timeouts_ms) / 1000
+    handover_s = GRACE_S + config.controlled_shutdown_max_retries * config.controlled_shutdown_retry_backoff_ms / 1000
+    longest_s = handover_s + sum(timeouts_ms) / 1000
     assert int(_unit()["Service"]["TimeoutStopSec"]) > longest_s
     (grace_s,) = re.findall(r"stop_grace_period: (\d+)s", (DEPLOY / "compose.yaml").read_text())
     assert int(grace_s) > longest_s

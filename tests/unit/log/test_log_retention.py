@@ -8,6 +8,7 @@ from mpbroker.errors import ErrorCode
 from mpbroker.log.keeper_context import BUSY_RETRY_MS
 from mpbroker.log.log_retention import MAX_A_CALL, LogRetention
 from mpbroker.log.segment_deletion import SegmentDeletion
+from mpbroker.shm.layout import PARTITION_EXISTS, PARTITION_ONLINE
 
 HOUR_MS = 3_600_000
 
@@ -123,7 +124,9 @@ def scripted(world, *answers, **settings):
         return answers[min(len(asked), len(answers)) - 1]
 
     keeper = world.keeper(
-        log=SimpleNamespace(retain=retain), count=lambda *words: told.append(words), crash_point=told.append
+        log=SimpleNamespace(retain=retain, state=world.log.state),
+        count=lambda *words: told.append(words),
+        crash_point=told.append,
     )
     job = LogRetention(keeper, lambda partition, bases: told.append((partition.dir, bases)))
     return partition, job, asked, told
@@ -163,6 +166,16 @@ def test_it_is_asked_again_while_a_call_took_as_many_as_it_may(world, answers, t
     assert world.events.named("segments_deleted") == [
         {"partition": "t-0", "count": len(bases), "first": bases[0], "last": bases[-1]} for bases in taken
     ]
+
+
+def test_one_that_is_only_being_made_has_not_failed(world):
+    partition, job, _, _ = scripted(world, (ErrorCode.KAFKA_STORAGE_ERROR, []))
+    state = world.log.state(partition.ordinal)
+    for flags, said in ((PARTITION_EXISTS, 0), (PARTITION_EXISTS | PARTITION_ONLINE, 1)):
+        shown = SimpleNamespace(flags=flags, dir=state.dir, log_dir=state.log_dir)
+        job._keeper.log.state = lambda ordinal, shown=shown: shown
+        job.retain(partition)
+        assert len(world.events.named("retention_failed")) == said
 
 
 @pytest.mark.parametrize(

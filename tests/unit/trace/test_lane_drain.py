@@ -354,3 +354,38 @@ def test_other_brokers_segments_are_left_alone(tmp_path, both_ends):
     assert recover_directory(tmp_path, broker_id=5) == 0
     assert manifest.segments(tmp_path)[0].closed is None
     assert recover_directory(tmp_path, broker_id=4) == 1
+
+
+def no_new_room(whole=segment_writer._write_all):
+    """A disk on which only what a file has already can be written."""
+
+    def write(file, data, position):
+        if position + len(data) > os.fstat(file).st_size:
+            raise OSError(28, "No space left on device")
+        whole(file, data, position)
+
+    return write
+
+
+def test_what_a_full_disk_does_not_take_to_the_end_is_counted_as_dropped(tmp_path, both_ends, monkeypatch):
+    writer, reader = both_ends
+    drain = drain_of(reader, tmp_path)
+    finish(writer, 0, 1)
+    drain.step(0)
+    assert drain.give_up() == 0
+    finish(writer, *range(2, 20))  # two are dropped
+    monkeypatch.setattr(segment_writer, "_write_all", no_new_room())
+    with pytest.raises(OSError, match="No space"):
+        drain.step(0)
+    assert drain.give_up() == 16
+    drain.close()
+    assert requests_in(tmp_path) == [0, 1]
+    result = statistics.collect(manifest.segments(tmp_path))
+    assert (result.finished, result.records, result.dropped) == (20, 2, 18)
+
+
+def test_without_a_segment_what_is_lost_is_only_told(tmp_path, both_ends):
+    writer, reader = both_ends
+    drain = drain_of(reader, tmp_path)
+    finish(writer, *range(3))
+    assert drain.give_up() == 3 and list(tmp_path.iterdir()) == []

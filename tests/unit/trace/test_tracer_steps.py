@@ -181,11 +181,12 @@ def test_at_the_end_everything_is_closed_whatever_fails(world, gone):
 
     made, world.gone = world.made, gone
     made.turn = lambda: world.done.append("turn")
-    closed = SimpleNamespace(close=lambda: world.done.append("closed"))
-    made._drains = [SimpleNamespace(close=fail), closed]
+    closed = SimpleNamespace(close=lambda: world.done.append("closed"), give_up=lambda: 0)
+    made._drains = [SimpleNamespace(close=fail, give_up=lambda: 5), closed, SimpleNamespace(give_up=fail)]
     made._dashcam = SimpleNamespace(finish=lambda is_gone: world.done.append(("dashcam", is_gone)))
     made.finish()
-    assert world.done == ["gauges", "turn", "trace_close_failed", "closed", "own closed", ("dashcam", gone)]
+    ends = ["trace_close_failed", "trace_records_lost", "closed", "trace_close_failed"]
+    assert world.done == ["gauges", "turn", *ends, "own closed", ("dashcam", gone)]
     made._dashcam.finish = fail
     world.done.clear()
     made.finish()
@@ -193,7 +194,7 @@ def test_at_the_end_everything_is_closed_whatever_fails(world, gone):
     made._own = made._dashcam = None
     world.done.clear()
     made.finish()
-    assert world.done == ["turn", "trace_close_failed", "closed"]
+    assert world.done == ["turn", *ends]
 
 
 def test_its_own_records_go_first_and_every_lane_is_drained(world):
