@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "log/log_flush.h"
@@ -122,6 +123,34 @@ static void held_and_waited_for(void)
     CHECK_EQ(mpb_partition_lock(&f.log, 0), 0);
     mpb_partition_unlock(&f.log, 0);
     CHECK_EQ(counted(&f, MPB_C_LOG_LOCKS_INHERITED), 1);
+    fixture_is_free(&f, 0);
+    fixture_close(&f);
+}
+
+static long sleeps(void)
+{
+    struct rusage used;
+    CHECK_EQ(getrusage(RUSAGE_SELF, &used), 0);
+    return used.ru_nvcsw;
+}
+
+/* Where it is known to be busy nobody waits for it again: a handler tries for every request that waits aside. Sleeps are
+ * counted: time would also count what a busy machine takes. */
+static void found_busy_before(void)
+{
+    enum { CALLS = 20 };
+    fixture_open(&f);
+    fixture_partition(&f, 0);
+    const struct fixture_holder holder = fixture_hold(&f, 0);
+    const uint64_t since_ns = monotonic_ns();
+    mpb_store_relaxed(&row()->busy_since_ns, since_ns);
+    const long before = sleeps();
+    for (int i = 0; i < CALLS; i++)
+        CHECK_EQ(mpb_partition_lock(&f.log, 0), MPB_ERR_REQUEST_TIMED_OUT);
+    CHECK(sleeps() - before < CALLS / 2);
+    CHECK_EQ(counted(&f, MPB_C_LOG_LOCKS_BUSY), CALLS);
+    CHECK_EQ(mpb_load_relaxed(&row()->busy_since_ns), since_ns);
+    fixture_let_go(&holder);
     fixture_is_free(&f, 0);
     fixture_close(&f);
 }
@@ -453,6 +482,7 @@ int main(void)
     marks();
     free_behind_a_refusal();
     held_and_waited_for();
+    found_busy_before();
     a_lost_lock();
     what_a_slot_left();
     names();
