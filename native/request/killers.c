@@ -60,7 +60,7 @@ bool mpb_killer_known(struct mpb_core *core, const uint8_t *frame, uint32_t leng
     for (uint32_t i = 0; i < MPB_KILLER_ROWS; i++) {
         uint64_t seen = mpb_load_acquire(&core->killers[i].digest);
         if ((uint32_t)seen != length)
-            continue;
+            continue; /* saves the hash of up to 128 KiB alone: the length stands in the digest, too */
         if (digest == 0)
             digest = mpb_frame_digest(frame, length);
         if (seen == digest)

@@ -112,6 +112,7 @@ void mpb_ring_processor(struct mpb_core *core, uint32_t processor, uint32_t self
 {
     mpb_atomic64 *asleep = &core->doorbells->processor[processor].asleep;
     mpb_fence_full();
+    /* The look saves work alone: the exchange would take the line from a processor that is awake. */
     if (atomic_load(asleep) == 0 || atomic_exchange(asleep, 0) == 0)
         return;
     MPB_CRASH(core, "doorbell.processor.taken");
