@@ -12,8 +12,10 @@ from mpbroker.controller.machine_crash import unclean_start
 from mpbroker.controller.open_logs import build_logs
 from mpbroker.controller.own_record import machine
 from mpbroker.log.log_manager import open_log
+from mpbroker.log.removed_files import RemovedFiles
 from mpbroker.metadata.meta_store import StoreError
 from mpbroker.metadata.open_store import open_cluster_store
+from mpbroker.shm.clock import SystemClock
 from mpbroker.shm.process_context import ProcessContext
 from mpbroker.shm.process_table import ProcessState
 
@@ -34,6 +36,7 @@ def main(ctx: ProcessContext) -> None:
         ctx.log.warning("unclean_start", reason="the machine went down under this broker")
     log = open_log(ctx)
     agent = Agent(ctx, open_cluster_store(place, DEAD_SESSIONS_MS), log, build_logs(ctx, log), unclean)
+    removed_files = RemovedFiles(log, SystemClock())
     agent.recover()
     channel = CommandChannel(ctx.core)
     inbox = CommandInbox(channel, ctx.stop_requested)
@@ -49,6 +52,7 @@ def main(ctx: ProcessContext) -> None:
         poll.poll(TURN_MS)
         ctx.drain_wakeups()
         _turn(ctx, agent, inbox, channel)
+        removed_files.give_back()
     agent.close()
 
 

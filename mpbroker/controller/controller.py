@@ -31,6 +31,7 @@ from mpbroker.controller.topic_manager import TopicManager
 from mpbroker.errors import ConfigError, ErrorCode
 from mpbroker.log import unusable
 from mpbroker.log.log_manager import open_log
+from mpbroker.log.removed_files import RemovedFiles
 from mpbroker.metadata.commands import (
     AllocateProducerIds,
     AlterConfigs,
@@ -209,6 +210,10 @@ class Controller:
         if self._deletions.pending:
             self._deletions.finish_all()
 
+    def close_stale(self) -> None:
+        """Give descriptors of removed files back."""
+        self._logs.close_stale()
+
 
 def _failure(command: Command) -> Answer:
     code = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -297,6 +302,7 @@ def main(ctx: ProcessContext) -> None:
     core, row = ctx.core, ctx.process_row
     row.set_state(ProcessState.RECOVERING)
     controller = build_controller(ctx)
+    removed_files = RemovedFiles(controller, SystemClock())
     controller.recover()
     channel = CommandChannel(core)
     channel.recover()
@@ -306,6 +312,7 @@ def main(ctx: ProcessContext) -> None:
         serve_one(controller, channel, lambda: core.metadata_generation, WAIT_MS, core.crash_point)
         row.beat()
         controller.note_moves()
+        removed_files.give_back()
         config = ctx.take_reload()
         if config is not None:
             controller.use_config(config)

@@ -53,6 +53,10 @@ class PartitionLog(Protocol):
         """Change a row's flags under its lock."""
         ...
 
+    def close_stale(self) -> int:
+        """Close descriptors of removed segments."""
+        ...
+
     def ask_move(self, ordinal: int, topic_id: bytes, log_dir: int, /) -> int:
         """Say that a partition shall lie in another log directory."""
         ...
@@ -321,6 +325,10 @@ class PartitionLogs:
             return False
         self._note(topic, partition, home)
         return True
+
+    def close_stale(self) -> None:
+        """Close descriptors of files that were removed meanwhile."""
+        self._log.close_stale()
 
     def sync(self) -> None:
         """Make creations and renames in the log directories durable. OSError passes."""

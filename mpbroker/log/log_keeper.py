@@ -32,6 +32,7 @@ from mpbroker.log.offline_partitions import OfflinePartitions
 from mpbroker.log.producer_expiration import ProducerEviction, ProducerExpiration
 from mpbroker.log.producer_snapshots import ProducerSnapshots
 from mpbroker.log.record_deletion import RecordDeletion
+from mpbroker.log.removed_files import RemovedFiles
 from mpbroker.log.replica_mover import OPEN_SEGMENTS as MOVER_OPEN_SEGMENTS
 from mpbroker.log.replica_mover import ReplicaMover
 from mpbroker.log.reserve_keeper import ReserveKeeper
@@ -62,7 +63,7 @@ def main(ctx: ProcessContext) -> None:
         row.set_state(ProcessState.RECOVERING)
         log.repair_slot(ctx.slot)
         ctx.core.ring_everybody()  # the predecessor may have died between a sync and ringing who waited for it
-    keeper = keepers(ctx, log)
+    keeper, removed_files = keepers(ctx, log), RemovedFiles(log, SystemClock())
     ctx.running()
     while not ctx.stop_requested():
         row.beat()
@@ -70,6 +71,7 @@ def main(ctx: ProcessContext) -> None:
             keeper.use_config(ctx.config)
         ctx.log.tick()
         keeper.do_work()
+        removed_files.give_back()
         ctx.core.wait_service(ctx.slot, min(WAIT_MS, max(1, keeper.remaining_ms())))
     row.set_state(ProcessState.STOPPING)
     clean = keeper.stop()

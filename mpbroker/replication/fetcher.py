@@ -18,6 +18,7 @@ from mpbroker.config.broker_config import BrokerConfig
 from mpbroker.config.replication_throttle import FOLLOWER_RATE, is_throttled
 from mpbroker.log.leader_epochs import NOT_KNOWN, EpochEnd
 from mpbroker.log.log_manager import LogManager, LogOptions, open_log
+from mpbroker.log.removed_files import RemovedFiles
 from mpbroker.metadata.metadata_cache import MetadataCache, Topic
 from mpbroker.replication.follower import FetchLimits, Followed, LeaderFetch
 from mpbroker.replication.leader_connection import ConnectionEnded, LeaderConnection
@@ -103,6 +104,7 @@ class Fetcher:
         self._fetchers = fetchers
         self._clock = SystemClock()
         self._logs = ReplicaLogs(ctx)
+        self._removed_files = RemovedFiles(self._logs.log, self._clock)
         self._links: dict[int, LeaderLink] = {}
         self._epoll = select.epoll()
         self._by_fd: dict[int, LeaderLink] = {}
@@ -128,6 +130,7 @@ class Fetcher:
             self._scan(now_ms)
         for link in self._links.values():
             self._serve(link)
+        self._removed_files.give_back()
         for fd, events in self._steady.poll(self._wait_s()):
             if fd == self._bell:
                 os.eventfd_read(self._bell)
@@ -144,7 +147,7 @@ class Fetcher:
 
     def _wait_s(self) -> float:
         now_ms = self._clock.monotonic_ms()
-        due = [self._scan_at_ms]
+        due = [self._scan_at_ms, self._removed_files.due_ms()]
         for link in self._links.values():
             is_idle = link.connection is None or link.connection.is_idle
             at_ms = link.fetch.due_ms(now_ms) if is_idle else link.held_back_until_ms()

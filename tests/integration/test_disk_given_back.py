@@ -4,13 +4,16 @@ how much one that cannot still holds."""
 import os
 import signal
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from tests.harness.broker import Broker, wait_until
+from tests.harness.running_cluster import RunningCluster
 from tests.integration.test_log_keeping import FEW_S, Acknowledged, create, read
 
 QUICK = {
@@ -81,11 +84,11 @@ def test_a_process_that_stands_still_shows_in_the_gauge(tmp_path):
         wait_until(lambda: not deleted(broker) and gauge(broker) == 0, "everything to be closed", FEW_S)
 
 
-def closed_within_a_second(broker: Broker) -> bool:
+def closed_within_a_second(deleted: Callable[[], list[str]]) -> bool:
     """Whether no process has a file open any more that has no name, a second from now. A pause in which this machine
     did not let us look counts no more than a look."""
     left_s = 1.0 + SLACK_S
-    while deleted(broker):
+    while deleted():
         begun = time.monotonic()
         time.sleep(LOOK_S)
         left_s -= min(time.monotonic() - begun, 2 * LOOK_S)
@@ -126,5 +129,36 @@ def test_what_is_removed_goes_back_to_the_disk_within_a_second(tmp_path, remove)
         remove(broker, AdminClient({"bootstrap.servers": broker.bootstrap}))
         wait_until(lambda: log_bytes(broker) < before / 2, "the files to go", FEW_S)
         wait_until(lambda: not list(broker.data_dir.glob("t-0*/*.deleted")), "their names to go", FEW_S)
-        assert closed_within_a_second(broker), deleted(broker)
+        assert closed_within_a_second(lambda: deleted(broker)), deleted(broker)
         wait_until(lambda: gauge(broker) == 0, "the gauge to say so", FEW_S)
+
+
+def deleted_below(directory: Path) -> list[str]:
+    """Files without a name below it that any process has open, and which process that is."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError):  # it ended, or is not ours
+            for name in os.listdir(f"/proc/{pid}/fd"):
+                path = os.readlink(f"/proc/{pid}/fd/{name}")
+                if path.startswith(f"{directory}/") and path.endswith("(deleted)"):
+                    found.append(f"{Path(f'/proc/{pid}/cmdline').read_text()[:40]}: {path}")
+    return found
+
+
+def test_so_does_what_followers_remove(tmp_path):
+    """Their fetchers wrote it, and have it open until retention or a deletion takes it away."""
+    overrides = [f"{name}={value}" for name, value in QUICK.items()]
+    with RunningCluster(tmp_path / "c", *overrides, "num.io.threads=2", "num.network.threads=1") as cluster:
+        config = {"segment.bytes": "25000", "file.delete.delay.ms": "0"}
+        topics = [NewTopic("t", 1, 3, config=config | {"retention.bytes": "30000"}), NewTopic("d", 1, 3, config=config)]
+        for made in cluster.admin.create_topics(topics).values():
+            made.result(FEW_S)
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0})
+        for number in range(2 * RECORDS):
+            producer.produce("td"[number % 2], bytes(RECORD_BYTES), partition=0)
+            producer.flush(FEW_S)
+        cluster.admin.delete_topics(["d"])["d"].result(FEW_S)
+        names = lambda pattern: list(cluster.directory.glob(f"broker-*/{pattern}"))  # noqa: E731
+        wait_until(lambda: len(names("t-0/*.log")) < RECORDS, "retention of all replicas", FEW_S)
+        wait_until(lambda: not [*names("d-0*"), *names("t-0/*.deleted")], "their names to go", FEW_S)
+        assert closed_within_a_second(lambda: deleted_below(cluster.directory)), deleted_below(cluster.directory)

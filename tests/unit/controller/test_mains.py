@@ -41,6 +41,16 @@ def context(done, turns, reloads, **more):
     return SimpleNamespace(**fields | more)
 
 
+def files_of(done, wanted):
+    """Gives descriptors of removed files back, of nothing but `wanted`."""
+
+    def made(log, clock):
+        assert log == wanted and clock.monotonic_ms() > 0
+        return SimpleNamespace(give_back=done.note("given back"))
+
+    return made
+
+
 def test_a_controller_recovers_before_it_serves_and_closes_at_the_end(done, monkeypatch):
     made = SimpleNamespace(
         recover=done.note("recover"),
@@ -59,8 +69,9 @@ def test_a_controller_recovers_before_it_serves_and_closes_at_the_end(done, monk
     monkeypatch.setattr(controller, "CommandChannel", lambda core: channel)
     monkeypatch.setattr(controller, "release_library_pages", done.note("pages"))
     monkeypatch.setattr(controller, "serve_one", serve_one)
+    monkeypatch.setattr(controller, "RemovedFiles", files_of(done, made))
     controller.main(context(done, 2, [None, "new"]))
-    turn = [("point", "a"), "serve", "beat", "moves"]
+    turn = [("point", "a"), "serve", "beat", "moves", "given back"]
     assert done == [
         ("state", ProcessState.RECOVERING), "recover", "channel recovers", "running", "pages",
         *turn, *turn, ("config", "new"), "close",
@@ -165,11 +176,13 @@ def test_an_agents_turns(done, monkeypatch):
     monkeypatch.setattr(agent_process, "CommandChannel", lambda core: "channel")
     monkeypatch.setattr(agent_process, "CommandInbox", lambda channel, stop: inbox)
     monkeypatch.setattr(agent_process, "select", SimpleNamespace(poll=Poll, POLLIN=1))
+    monkeypatch.setattr(agent_process, "RemovedFiles", files_of(done, "log"))
     monkeypatch.setattr(agent_process, "_turn", lambda *given: done.append(("turn", given[3])))
     agent_process.main(ctx)
     start = (["/a", "/b"], f"{0x77:016x}")
     turn = [
         ("poll", agent_process.TURN_MS, [(5, 1), (7, 1), (6, 1), (0, 4), (9, 4)]), "drained", ("turn", "channel"),
+        "given back",
     ]  # fmt: skip
     began = ["recover", "inbox", "running", *turn, *turn, "close"]
     assert done == [

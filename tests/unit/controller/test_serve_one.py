@@ -1,11 +1,12 @@
-"""A command of the controller, from its claim to its answer; ids of topics."""
+"""A command of the controller, from its claim to its answer; what it gives back; ids of topics."""
 
 from types import SimpleNamespace
 
 import pytest
 
 from mpbroker.controller import controller
-from mpbroker.controller.controller import new_topic_id, serve_one
+from mpbroker.controller.controller import Controller, new_topic_id, serve_one
+from mpbroker.controller.partition_logs import PartitionLogs
 
 
 @pytest.mark.parametrize("claimed", [None, (3, 9, b"command")])
@@ -32,3 +33,10 @@ def test_a_new_topic_has_a_random_uuid(monkeypatch):
     assert new_topic_id() == bytes([0, 1, 2, 3, 4, 5, 0x46, 7, 0x88, *range(9, 16)])
     monkeypatch.setattr(controller.os, "urandom", lambda count: b"\xff" * count)
     assert new_topic_id() == b"\xff" * 6 + b"\x4f\xff\xbf" + b"\xff" * 7
+
+
+def test_it_gives_back_what_its_own_log_has_open():
+    closed, made = [], Controller.__new__(Controller)
+    made._logs = PartitionLogs(SimpleNamespace(close_stale=lambda: closed.append(1)), "/d", None, None, None)
+    made.close_stale()
+    assert closed == [1]

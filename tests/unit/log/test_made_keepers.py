@@ -145,6 +145,9 @@ def test_the_process_works_until_it_is_asked_to_stop_and_then_stops_cleanly(monk
     )  # fmt: skip
     monkeypatch.setattr(module, "keepers", lambda *_: keeper)
     monkeypatch.setattr(module, "Log", lambda *_: log)
+    monkeypatch.setattr(
+        module, "RemovedFiles", lambda given, _: given is log and SimpleNamespace(give_back=lambda: note("given back"))
+    )
     monkeypatch.setattr(module, "open_log", lambda *_: log, raising=False)
     reloads = iter((None, "settings", None))
     stops = iter((False, False, False, True))
@@ -158,8 +161,8 @@ def test_the_process_works_until_it_is_asked_to_stop_and_then_stops_cleanly(monk
             module.main(ctx)
         assert ended.value.code == EXIT_NOT_CLEAN
     begun = [] if incarnation == 1 else [ProcessState.RECOVERING, ("repair", SLOT), "ring all"]
-    turn = ["beat", "tick", "work"]
+    turn = ["beat", "tick", "work", "given back"]
     assert world.done == [
-        *begun, "running", *turn, ("wait", SLOT, 1), "beat", "config", "tick", "work", ("wait", SLOT, 5), *turn,
+        *begun, "running", *turn, ("wait", SLOT, 1), "beat", "config", *turn[1:], ("wait", SLOT, 5), *turn,
         ("wait", SLOT, WAIT_MS), ProcessState.STOPPING, "stop", "closed",
     ]  # fmt: skip

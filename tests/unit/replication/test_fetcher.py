@@ -244,6 +244,7 @@ def test_a_name_that_is_looked_up(world, monkeypatch):
 def test_when_rows_are_looked_at(world, monkeypatch):
     """Once a second, soon where one was busy, at once when it is rung."""
     seen, made = [], world.made
+    monkeypatch.setattr(made._removed_files, "due_ms", lambda: 1 << 62)
     monkeypatch.setattr(made, "_steady", SimpleNamespace(take_all=lambda *_: None, poll=lambda _: seen.pop(), has=id))
     monkeypatch.setattr(made, "_find_addresses", lambda: None)
     monkeypatch.setattr(made._logs, "rows", lambda *_: (False, []))
@@ -291,7 +292,8 @@ def test_a_signal_wakes_it(world):
     assert drained == [1]
 
 
-def test_it_sleeps_until_a_link_is_due(world):
+def test_it_sleeps_until_a_link_is_due(world, monkeypatch):
+    monkeypatch.setattr(world.made._removed_files, "due_ms", lambda: 1 << 62)
     world.scan()
     link = world.made._links[LEADER]
     assert world.made._wait_s() == 0, "nothing was lost: it is asked at once"
