@@ -72,7 +72,6 @@ class Compacted(NamedTuple):
     bytes_read: int
     bytes_before: int
     bytes_after: int
-    removed: list[int]  # bases of segments that were replaced by others
 
 
 class Segment(NamedTuple):
@@ -84,7 +83,9 @@ class Segment(NamedTuple):
 
 
 class Compaction:
-    """One pass. `pace(bytes)` is called for all that is read and written, and may sleep; it raises to stop."""
+    """One pass. `pace(bytes)` is called for all that is read and written, and may sleep; it raises to stop. Meanwhile
+    nothing is open that somebody might remove. `swapped(bases)` is called behind each swap with the segments that were
+    renamed to `.deleted`: one more was replaced under its name."""
 
     def __init__(
         self,
@@ -95,6 +96,7 @@ class Compaction:
         limits: Limits,
         pace: Callable[[int], None],
         crash_point: Callable[[str], None],
+        swapped: Callable[[list[int]], None],
     ) -> None:
         self._log = log
         self._ordinal = ordinal
@@ -103,11 +105,11 @@ class Compaction:
         self._limits = limits
         self._pace = pace
         self._crash_point = crash_point
+        self._swapped = swapped
         self._decompressor = Decompressor()
         self._map = KeyMap(limits.memory_bytes, limits.load_factor, os.urandom(16))
         self._out = bytearray(4 * limits.buffer_bytes)
         self._read = self._before = self._after = 0
-        self._removed: list[int] = []
 
     def run(self) -> Compacted:
         """Compact. NotCompacted; LogChanged; OSError of the disk, after which nothing has changed."""
@@ -122,7 +124,7 @@ class Compaction:
         truncations = state.truncations
         for group in self._groups(segments, clean_to):
             truncations = self._replace(group, producers, truncations)
-        return Compacted(clean_to, self._map.count, self._read, self._before, self._after, self._removed)
+        return Compacted(clean_to, self._map.count, self._read, self._before, self._after)
 
     def _segments(self, log_start: int, active_base: int) -> list[Segment]:
         """Those with records at or above log start, without the active one."""
@@ -222,7 +224,7 @@ class Compaction:
         self._swap(base, end, truncations)
         self._before += before
         self._after += after
-        self._removed += [segment.base for segment in group[1:]]
+        self._swapped([segment.base for segment in group[1:]])
         return truncations + 2
 
     def _write(self, group: list[Segment], path: str, producers: bytes) -> tuple[int, bool]:
@@ -297,6 +299,7 @@ class Compaction:
         disk.sync_directory(self._directory)
         self._crash_point("cleaner.marked")
         error = self._log.swap(self._ordinal, self._topic_id, base, end, truncations)
+        self._log.close_stale()  # it has opened what it replaced
         if error is None:
             disk.unlink(mark)  # before the cleaned files: without it they mean nothing
             raise LogChanged
@@ -313,22 +316,28 @@ class Compaction:
     def _pieces(self, segment: Segment) -> Iterator[tuple[memoryview, int]]:
         """Whole batches of a segment, some at a time: (bytes, where they begin in the file)."""
         at = 0
-        with disk.opened(segment_path(self._directory, segment.base, LOG)) as descriptor:
-            while at < segment.log_bytes:
-                wanted = self._limits.buffer_bytes
-                piece = disk.read_at(descriptor, min(wanted, segment.log_bytes - at), at)
-                whole, need = _whole_batches(piece)
-                if not whole and need > len(piece):
-                    if at + need > segment.log_bytes:
-                        raise NotCompacted(f"segment {segment.base} is damaged at byte {at}")
-                    piece = disk.read_at(descriptor, need, at)
-                    whole = len(piece)
-                if not whole:
+        while at < segment.log_bytes:
+            piece = self._piece(segment, min(self._limits.buffer_bytes, segment.log_bytes - at), at)
+            whole, need = _whole_batches(piece)
+            if not whole and need > len(piece):
+                if at + need > segment.log_bytes:
                     raise NotCompacted(f"segment {segment.base} is damaged at byte {at}")
-                self._read += whole
-                self._pace(whole)
-                yield memoryview(piece)[:whole], at
-                at += whole
+                piece = self._piece(segment, need, at)
+                whole = len(piece)
+            if not whole:
+                raise NotCompacted(f"segment {segment.base} is damaged at byte {at}")
+            self._read += whole
+            self._pace(whole)
+            yield memoryview(piece)[:whole], at
+            at += whole
+
+    def _piece(self, segment: Segment, length: int, at: int) -> bytes:
+        """Opened for this alone: at its pace a compaction is at a segment for minutes, and retention may remove it."""
+        try:
+            with disk.opened(segment_path(self._directory, segment.base, LOG)) as descriptor:
+                return disk.read_at(descriptor, length, at)
+        except FileNotFoundError:
+            raise LogChanged from None
 
     def _records(self, batch: memoryview, segment: Segment) -> memoryview:
         limit = decompressed_limit_bytes(self._limits.max_message_bytes)

@@ -23,6 +23,7 @@ from mpbroker.log.keeper_context import Interval, KeeperContext
 from mpbroker.log.kept_partitions import KeptPartition
 from mpbroker.log.segment_recovery import LOG
 from mpbroker.log.segment_swap import segment_path
+from mpbroker.shm.layout import PARTITION_EXISTS, PARTITION_ONLINE
 
 CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 COMPACT: Final = "compact"
@@ -54,8 +55,8 @@ class Ended(NamedTuple):
 
 
 class LogCleaner:
-    """`removed(partition, bases)` is called with segments that were renamed to `.deleted`. `make_log`: a Log for the
-    thread; `ring` wakes the log keeper from it."""
+    """`removed(partition, bases)` is called behind each swap, with the segments that were renamed to `.deleted`.
+    `make_log`: a Log for the thread; `ring` wakes the log keeper from it."""
 
     def __init__(
         self,
@@ -71,6 +72,7 @@ class LogCleaner:
         self._offsets: Offsets = disk.patiently(read_checkpoint, self._path())
         self._round = Interval(keeper.clock, keeper.config.log_cleaner_backoff_ms, keeper.first_delay_ms)
         self._refused: set[tuple[bytes, int]] = set()
+        self._swapped: queue.SimpleQueue[tuple[KeptPartition, list[int]]] = queue.SimpleQueue()
         self._ended: queue.SimpleQueue[Ended] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._stopping = False
@@ -79,7 +81,8 @@ class LogCleaner:
     # ---- the job
 
     def do_work(self) -> None:
-        """One turn: take over what ended; begin the next compaction if one is due."""
+        """One turn: take over what was swapped and what ended; begin the next compaction if one is due."""
+        self._give_back()
         while not self._ended.empty():
             self._take_over(self._ended.get())
         if self._thread is not None and self._thread.is_alive():
@@ -226,7 +229,7 @@ class LogCleaner:
     def _compact(self, log: Log, dirt: Dirt, limits: Limits, per_second: float) -> Ended:
         began_s = time.monotonic()
         keeper, partition = self._keeper, dirt.partition
-        pace = Pace(per_second, lambda: self._stopping)
+        pace = Pace(per_second, lambda: self._stopping or _is_gone(log, partition))
         done, reason, again = None, "", False
         try:
             done = Compaction(
@@ -237,6 +240,7 @@ class LogCleaner:
                 limits,
                 pace,
                 keeper.crash_point,
+                lambda bases: self._note_swap(partition, bases),
             ).run()
         except NotCompacted as error:
             reason = str(error)
@@ -246,7 +250,17 @@ class LogCleaner:
             reason, again = str(error), not isinstance(error, OSError) or not disk.condemns(error)
         return Ended(partition, time.monotonic() - began_s, done, reason, again)
 
+    def _note_swap(self, partition: KeptPartition, bases: list[int]) -> None:
+        self._swapped.put((partition, bases))
+        self._ring()
+
     # ---- what came of it
+
+    def _give_back(self) -> None:
+        """What a compaction replaced goes at once: the rest of it may take minutes."""
+        while not self._swapped.empty():
+            self._removed(*self._swapped.get())
+            self._keeper.log.close_stale()  # a cleaned segment took the name of one that may be open here
 
     def _take_over(self, ended: Ended) -> None:
         partition, done = ended.partition, ended.done
@@ -256,8 +270,6 @@ class LogCleaner:
             if ended.reason:
                 self._keeper.events.warning("log_not_compacted", partition=partition.dir, reason=ended.reason)
             return
-        self._removed(partition, done.removed)
-        self._keeper.log.close_stale()  # a cleaned segment took the name of one that may be open here
         self._keeper.count("logs_compacted")
         self._keeper.count("compacted_bytes_read", done.bytes_read)
         self._keeper.events.info(
@@ -285,12 +297,22 @@ class LogCleaner:
         return os.path.join(self._keeper.data_dir, CLEANER_OFFSETS)
 
 
+def _is_gone(log: Log, partition: KeptPartition) -> bool:
+    """Whether it was deleted: what is written for it would keep its space."""
+    shown = PARTITION_EXISTS | PARTITION_ONLINE
+    try:
+        state = log.state(partition.ordinal)
+    except RuntimeError:  # its lock is not to be had
+        return False
+    return bool(state.flags & shown != shown or state.dir != partition.dir)
+
+
 class Stopped(Exception):
-    """The broker ends."""
+    """The broker ends, or it is of no use any more."""
 
 
 class Pace:
-    """At most so many bytes a second, read and written together; also where a compaction notices the broker's end."""
+    """At most so many bytes a second, read and written together; also where its end is noticed, by `stopping()`."""
 
     def __init__(self, bytes_per_second: float, stopping: Callable[[], bool]) -> None:
         self._per_second = max(1.0, bytes_per_second)

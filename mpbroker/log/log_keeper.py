@@ -196,7 +196,7 @@ class LogKeeper:
         self.deleted_open = DeletedOpen(keeper)
         self.deletion = SegmentDeletion(keeper, self.deleted_open.removed)
         self.retention = LogRetention(keeper, self._removed)
-        self.cleaner = LogCleaner(keeper, self.deletion.removed, cleaner_log, ring)
+        self.cleaner = LogCleaner(keeper, self._replaced, cleaner_log, ring)
         self.expiration = ProducerExpiration(keeper)
         self.checkpoints = CheckpointWriter(keeper)
         self.epochs = EpochFiles(keeper)
@@ -225,6 +225,11 @@ class LogKeeper:
     def _removed(self, partition: KeptPartition, bases: list[int]) -> None:
         self.checkpoints.log_start_moved(partition)
         self.deletion.removed(partition, bases)
+
+    def _replaced(self, partition: KeptPartition, bases: list[int]) -> None:
+        """By a compaction; one of the segments under its name, which counts as removed, too."""
+        self.deletion.removed(partition, bases)
+        self.deleted_open.removed()
 
     def do_work(self) -> None:
         """One turn of every job; the flush between any two, because requests may wait for it."""

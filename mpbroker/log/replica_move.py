@@ -244,20 +244,19 @@ class ReplicaMove:
         return at - begun
 
     def _pieces(self, path: str, at: int, end: int) -> Iterator[bytes]:
-        if at == end:
-            return
-        try:
-            with disk.opened(path) as descriptor:
-                while at < end:
+        """Opened for each: at its pace a copy is at a segment for minutes, and retention may remove it."""
+        while at < end:
+            try:
+                with disk.opened(path) as descriptor:
                     piece = disk.read_at(descriptor, min(PIECE_BYTES, end - at), at)
-                    if not piece:
-                        raise SourceUnreadable(f"{path} ends at {at}, before {end}")
-                    yield piece
-                    at += len(piece)
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise SourceUnreadable(str(error)) from None
+            except FileNotFoundError:
+                raise
+            except OSError as error:
+                raise SourceUnreadable(str(error)) from None
+            if not piece:
+                raise SourceUnreadable(f"{path} ends at {at}, before {end}")
+            yield piece
+            at += len(piece)
 
     # ---- what is shown of it
 

@@ -127,7 +127,8 @@ class ReplicaMover:
     def _begin(self, wish: Wish, source: DirectoryKeeper, target: DirectoryKeeper) -> None:
         keeper, partition = source.keeper, wish.partition
         future = partition_directory.future_name(partition.dir, partition.topic_id)
-        pace = Pace(keeper.config.replica_alter_log_dirs_io_max_bytes_per_second or 1.0, lambda: self._stopping)
+        per_second = keeper.config.replica_alter_log_dirs_io_max_bytes_per_second or 1.0
+        pace = Pace(per_second, lambda: self._stopping or move.is_called_off())
         log = self._log if self._make_log is None else self._make_log()
         move = ReplicaMove(
             log, wish, keeper.directory(partition), f"{target.keeper.data_dir}/{future}", pace, keeper.crash_point

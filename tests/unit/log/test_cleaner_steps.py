@@ -35,7 +35,8 @@ class World:
         made._segments = lambda *_: self.segments
         made._age_ms = lambda _, segment: self.ages.get(segment.base, 1 << 30)
         made._offsets, made._refused, made._ended, made._thread = {}, set(), queue.SimpleQueue(), None
-        made._removed = lambda *words: self.done.append(("removed", *words))
+        made._swapped, made._ring = queue.SimpleQueue(), lambda: self.done.append("rung")
+        made._removed = lambda _, bases: self.done.append("-".join(map(str, ["removed", *bases])))
         made._round = SimpleNamespace(interval_ms=0, due=lambda: True, hasten=lambda: self.done.append("hasten"))
         made._stopping = False
 
@@ -253,15 +254,50 @@ def test_what_was_compacted_is_counted_told_and_remembered(world, monkeypatch):
     made, partition = world.made, world.partition()
     made._keeper.data_dir = "/data"
     made._offsets = {("gone", 1): 5}
-    done = Compacted(clean_to=30, keys=4, bytes_read=700, bytes_before=600, bytes_after=50, removed=[0, 10])
+    done = Compacted(clean_to=30, keys=4, bytes_read=700, bytes_before=600, bytes_after=50)
     made._take_over(Ended(partition, 1.2345, done, "", False))
-    assert world.done == [
-        ("removed", partition, [0, 10]), "stale", "hasten", ("/data/cleaner-offset-checkpoint", {("t", 0): 30})
-    ]  # fmt: skip
+    assert world.done == ["hasten", ("/data/cleaner-offset-checkpoint", {("t", 0): 30})]
     assert world.counted == [("logs_compacted",), ("compacted_bytes_read", 700)]
     told = {"partition": "t-0", "up_to": 30, "keys": 4, "bytes_before": 600, "bytes_after": 50, "ms": 1234}
     assert world.told == [("log_compacted", told)]
     assert made.cleaned_to(partition) == 30
+
+
+def test_what_was_replaced_goes_while_the_rest_is_compacted(world):
+    """Also where a thread is at it."""
+    made, partition = world.made, world.partition()
+    made._thread = SimpleNamespace(is_alive=lambda: True)
+    made._note_swap(partition, [10, 20])
+    made._note_swap(partition, [])
+    assert world.done == ["rung", "rung"]
+    made.do_work()
+    assert world.done[2:] == ["removed-10-20", "stale", "removed", "stale"]
+    made.do_work()
+    assert len(world.done) == 6
+
+
+@pytest.mark.parametrize(
+    ("flags", "name", "gone"), [(3, "t-0", False), (1, "t-0", True), (2, "t-0", True), (3, "t-0.1", True)]
+)
+def test_a_partition_that_was_deleted_is_not_compacted_to_the_end(world, monkeypatch, flags, name, gone):
+    """However slow its pace is: what is written for it is deleted, and open."""
+    assert log_cleaner.PARTITION_EXISTS | log_cleaner.PARTITION_ONLINE == 3
+    paces = []
+    monkeypatch.setattr(log_cleaner, "Pace", lambda per_second, stopping: paces.append(stopping))
+    monkeypatch.setattr(log_cleaner, "Compaction", lambda *words: SimpleNamespace(run=lambda: None))
+    states = {3: SimpleNamespace(flags=flags, dir=name)}
+
+    def state(ordinal):
+        if states[ordinal] is None:
+            raise RuntimeError("busy")
+        return states[ordinal]
+
+    world.made._compact(SimpleNamespace(state=state), Dirt(world.partition(), 0, 1, 1.0, False), "limits", 5.0)
+    assert paces[0]() is gone
+    states[3] = None
+    assert paces[0]() is False
+    world.made._stopping = True
+    assert paces[0]() is True
 
 
 def test_a_checkpoint_that_cannot_be_written_is_said(world, monkeypatch):

@@ -1,6 +1,8 @@
 """Parts of a compaction, one by one: what is overdue, whole batches of a piece, its pace, the order of a swap."""
 
+import os
 import struct
+from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
@@ -67,6 +69,43 @@ def test_what_is_read_is_paced(world, monkeypatch):
     assert read_bytes and 0 < written <= sum(read_bytes)
 
 
+def open_files(directory):
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # of the listing itself
+            found.append(os.readlink(f"/proc/self/fd/{name}"))
+    return [path for path in found if path.startswith(f"{directory}/t-0/")]
+
+
+def test_what_was_replaced_is_not_open_while_the_rest_is_paced(world, monkeypatch):
+    """At a slow pace that takes minutes. What retention might remove is not open then, either."""
+    partition, seen = world.create(**SMALL), []
+    fill(world, partition, KEYS, 30)
+    world.log.close_cached(partition.ordinal)
+    before = world.state(partition)
+    monkeypatch.setattr(Pace, "__call__", lambda self, count: seen.append(open_files(world.path)))
+    Cleaning(world).look()
+    assert world.state(partition).log_bytes < before.log_bytes / 2
+    assert not [path for each in seen for path in each if path.endswith("(deleted)")]
+    assert [path for path in seen[0] if path.endswith(".log")] == [], "the first piece that was read"
+    assert len(seen) > before.segment_count
+
+
+def test_what_retention_removes_meanwhile_ends_it(world, monkeypatch):
+    partition, taken = world.create(**SMALL), []
+    fill(world, partition, KEYS, 30)
+
+    def remove(self, count):
+        if not taken:
+            taken.extend(world.files(partition, ".log")[:1])
+            (world.path / "t-0" / taken[0]).rename(world.path / "t-0" / f"{taken[0]}.deleted")
+
+    monkeypatch.setattr(Pace, "__call__", remove)
+    cleaning = Cleaning(world)
+    cleaning.look()
+    assert taken and cleaning.counted == {} and not world.events.lines, "it is begun anew"
+
+
 class Swapping:
     """A compaction that notes what its swap does, in order; `error`: what the swap comes to."""
 
@@ -85,11 +124,14 @@ class Swapping:
         self.done.append(words)
         return self.error
 
+    def close_stale(self):
+        self.done.append("closed")
+
     def run(self):
         self.compaction._swap(0, 20, 7)
 
 
-BEGINNING = ["cleaner.written", "mark True", "sync", "cleaner.marked", (3, b"T", 0, 20, 7)]
+BEGINNING = ["cleaner.written", "mark True", "sync", "cleaner.marked", (3, b"T", 0, 20, 7), "closed"]
 
 
 def test_the_mark_is_on_disk_before_a_swap_and_goes_when_the_swap_is(monkeypatch):
@@ -158,7 +200,8 @@ def of_parts(done, first_dirty=10, clean_to=40, segments=(0, 20), changed=True):
         producers=lambda ordinal: (0, [(9, 0, 0, 0, 50, 2), (7, 0, 0, 0, 10, 1), (9, 0, 0, 0, 60, 5)]),
         segments=lambda ordinal: [0, 20, 40, 60, 80],
     )
-    made._ordinal, made._directory, made._removed = 5, "/d", []
+    made._ordinal, made._directory = 5, "/d"
+    made._swapped = lambda bases: done.append(("swapped", bases))
     made._limits = SimpleNamespace(first_dirty=first_dirty)
     made._map = SimpleNamespace(set_aborted=lambda rows: done.append(("aborted", rows)), count=12)
     made._read, made._before, made._after = 700, 0, 0
@@ -184,11 +227,12 @@ def test_a_pass_looks_learns_and_replaces_group_by_group(monkeypatch):
     swaps = [one for one in done if one[0] == "swap"]
     assert swaps == [("swap", 0, 20, 4), ("swap", 20, 40, 6)], "each swap counts for two truncations"
     assert [one[1] for one in done if one[0] == "modified"] == [7, 27]
-    assert found == compaction.Compacted(40, 12, 700, 200, 120, [])
+    assert [done[done.index(one) + 1] for one in swaps] == [("swapped", [])] * 2, "each is told at once"
+    assert found == compaction.Compacted(40, 12, 700, 200, 120)
     del done[:]
     unchanged = of_parts(done, changed=False).run()
     assert [one for one in done if one[0] == "swap"] == [] and done.count(("remove", "/d")) == 2
-    assert unchanged == compaction.Compacted(40, 12, 700, 0, 0, [])
+    assert unchanged == compaction.Compacted(40, 12, 700, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +244,7 @@ def test_a_pass_that_takes_no_key_in_is_said(monkeypatch, first_dirty, clean_to,
     made = of_parts([], first_dirty, clean_to, segments)
     made._groups = lambda found, until: []
     if fits:
-        assert made.run() == compaction.Compacted(clean_to, 12, 700, 0, 0, [])
+        assert made.run() == compaction.Compacted(clean_to, 12, 700, 0, 0)
         return
     with pytest.raises(NotCompacted, match="not one batch"):
         made.run()
@@ -212,10 +256,11 @@ def test_segments_that_were_written_together_have_the_newest_ones_time(monkeypat
         compaction.disk, "status", lambda path: SimpleNamespace(st_mtime_ns={"0": 90, "2": 30}[path[-6]])
     )
     monkeypatch.setattr(compaction.disk, "set_modified", lambda path, at_ns: done.append((path, at_ns)))
-    made = of_parts([], changed=False)
+    told = []
+    made = of_parts(told, changed=False)
     assert made._replace([Segment(0, 20, 100), Segment(20, 40, 50)], b"", 8) == 10
     assert done == [("/d/00000000000000000000.log" + compaction.CLEANED, 90)]
-    assert (made._before, made._after, made._removed) == (150, 60, [20])
+    assert (made._before, made._after, told[-1]) == (150, 60, ("swapped", [20]))
 
 
 def test_the_newest_batch_of_each_producer_is_where_its_last_record_is():

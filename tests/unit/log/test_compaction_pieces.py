@@ -34,7 +34,8 @@ class Reading:
             file.write(content)
         self.segment = Segment(BASE, BASE + len(SIZES), len(content) if log_bytes is None else log_bytes)
         self.limits = Limits(first_dirty, until, 5, 5, 1 << 16, 0.9, buffer_bytes, 1 << 20, 4096, 1 << 20)
-        self.made = Compaction(None, 0, b"T" * 16, self.directory, self.limits, self.paced.append, lambda point: None)
+        told = self.paced.append, lambda point: None, lambda bases: None
+        self.made = Compaction(None, 0, b"T" * 16, self.directory, self.limits, *told)
 
     def pieces(self):
         return [(bytes(piece), at) for piece, at in self.made._pieces(self.segment)]

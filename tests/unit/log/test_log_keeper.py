@@ -115,7 +115,8 @@ def test_the_process_beats_in_every_round_and_says_whether_its_stop_was_clean(mo
         remaining_ms=lambda: 10**9,
         stop=lambda: done.append("stop") or clean,
     )
-    monkeypatch.setattr(log_keeper, "Log", lambda *_: SimpleNamespace(close=note("close"), repair_slot=note("repair")))
+    log = SimpleNamespace(close=note("close"), repair_slot=note("repair"), close_stale=lambda: None)
+    monkeypatch.setattr(log_keeper, "Log", lambda *_: log)
     monkeypatch.setattr(log_keeper, "keepers", lambda *_: keeper)
     reloads = iter([None, config, None])
     ctx = SimpleNamespace(

@@ -74,6 +74,20 @@ def test_only_of_the_log_itself_offsets_are_shown(world, synced):
     assert world.shown == [(BASE, 2)]
 
 
+def test_a_file_that_retention_may_remove_is_not_open_while_the_next_piece_waits(world, synced):
+    """At a slow pace it would keep its space for minutes."""
+    world.write(LOG, b"0123456789")
+    path = segment_path(str(world.source), BASE, LOG)
+
+    def pace(_):
+        open_now = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
+        world.paced.append(path in {os.readlink(link) for link in open_now if os.path.exists(link)})
+
+    world.made._pace = pace
+    world.made._copy_file(BASE, LOG, 10, sync=False, paced=True)
+    assert world.paced == [False] * 3
+
+
 def test_a_file_that_is_shorter_than_was_said_is_no_copy(world):
     world.write(LOG, b"01234")
     with pytest.raises(SourceUnreadable, match="ends at 5, before 9"):

@@ -97,6 +97,18 @@ def test_a_copy_that_fails_because_it_was_taken_away_is_nobodys_fault(number, ca
     assert world.mover._copy(world.under, False) == (Ended(None, str(error), error) if is_fault else Ended(None))
 
 
+def test_a_copy_that_nobody_wants_ends_within_a_pause(monkeypatch):
+    """Its files were taken away, and are open until then."""
+    world, paces, off = World(), [], [False]
+    monkeypatch.setattr(replica_mover, "Pace", lambda per_second, stopping: paces.append(stopping))
+    monkeypatch.setattr(replica_mover, "ReplicaMove", lambda *_: SimpleNamespace(is_called_off=lambda: off[0]))
+    monkeypatch.setattr(world.mover, "_start", lambda under, is_first: None)
+    world.mover._begin(WISH, *world.keepers)
+    assert paces[0]() is False
+    off[0] = True
+    assert paces[0]() is True
+
+
 @pytest.mark.parametrize("is_marked", [False, True])
 @pytest.mark.parametrize("is_left", [False, True])
 def test_nothing_of_an_earlier_move_is_in_a_copys_way(tmp_path, monkeypatch, is_marked, is_left):
