@@ -1,8 +1,9 @@
 """`mpbroker adopt`: topics are taken in by their directories, and directories set aside as strays brought back.
 
 Runs in the command's process, with the data directory locked: no broker runs there. What a store says stays; topics
-that it does not name are added to it, with the id of their `partition.metadata` (Apache Kafka's own too) and without
-settings of their own, which stood in the store that is lost. What is in doubt is left where it is, with a sentence.
+that it does not name are added to it, with the id of their `partition.metadata` (Apache Kafka's own too). Their
+settings stood in the store that is lost: until a user says otherwise nothing of them is deleted or compacted. What is
+in doubt is left where it is, with a sentence.
 """
 
 import os
@@ -26,14 +27,17 @@ from mpbroker.metadata.topic_names import CLUSTER_METADATA_TOPIC, is_internal_to
 
 MAX_PARTITIONS: Final = 100_000
 _STRAY = re.compile(r"(.{1,249})-(0|[1-9][0-9]{0,9})\.[0-9a-f-]{32,36}" + re.escape(STRAY_SUFFIX))
+KEPT: Final = {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
+"""Of a topic that was taken in. All three, because the broker's defaults may say something else."""
 Topics = dict[str, dict[int, FoundDirectory]]
 
 
 class Adoption(NamedTuple):
-    """What was done: sentences for people."""
+    """What was done: sentences for people. `kept`: topics that were given settings which keep all records."""
 
     taken: list[str]
     left: list[str]
+    kept: list[str]
 
 
 def adopt(path: str, node_id: int | None = None) -> Adoption:
@@ -79,7 +83,7 @@ class _Adopter:
         self._store = store
         self._context = ControllerContext(store.load_topics())
         self._deleted = {record.name for record in store.load_deletions()}
-        self._done = Adoption([], [])
+        self._done = Adoption([], [], [])
 
     def run(self) -> Adoption:
         """Directories first, then the store: after a kill in between, the next run finds them again."""
@@ -138,7 +142,8 @@ class _Adopter:
         missing = count - len(partitions)
         told = f"; {missing} of them missing, made empty at the next start" if missing else ""
         self._done.taken.append(f"{name}: {count} partitions, {self._bytes(name, partitions)} bytes{told}")
-        topic = TopicState(topic_id, name, [[self._node_id]] * count, {}, time.time_ns() // 1_000_000)
+        self._done.kept.append(name)
+        topic = TopicState(topic_id, name, [[self._node_id]] * count, dict(KEPT), time.time_ns() // 1_000_000)
         self._context.add(topic)
         return topic
 
@@ -173,5 +178,10 @@ def say(done: Adoption, path: str, write: Callable[[str], object]) -> None:
         write(f"taken in  {sentence}")
     for sentence in done.left:
         write(f"left      {sentence}")
+    if done.kept:
+        settings = " ".join(f"{key}={value}" for key, value in KEPT.items())
+        write(f"settings of topics taken in are not known. Until you give them, every record is kept ({settings}):")
+        write(f"          mpbroker config set topic:{done.kept[0]} retention.ms=604800000")
+        write(f"          mpbroker config unset topic:{done.kept[0]} retention.ms    # as the broker's log.retention.*")
     if not done.taken and not done.left:
         write(f"{path}: every partition directory belongs to a topic already")

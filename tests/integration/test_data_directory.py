@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,26 @@ def test_without_a_store_it_is_refused_and_adopt_takes_the_topics_in(filled):
     with filled:
         everything(filled, "orders", "payments")
     assert ids == {name: (filled.data_dir / name / "partition.metadata").read_text() for name in ids}
+
+
+def test_adopted_records_outlive_retention_until_a_user_gives_one(tmp_path):
+    """What the lost store said, `retention.ms=-1` or another policy, nobody can give before the first round."""
+    broker = Broker(tmp_path, overrides={"log.retention.check.interval.ms": 200, "log.initial.task.delay.ms": 100})
+    long_ago_ms = int((time.time() - 30 * 86_400) * 1000)
+    with broker:
+        create(broker, "orders", **{"segment.bytes": "1048576", "retention.ms": "-1"})
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        for number in range(RECORDS):
+            producer.produce("orders", b"%d" % number, partition=0, timestamp=long_ago_ms)
+        assert producer.flush(15) == 0
+    (broker.data_dir / "metadata.db").unlink()
+    adopt(broker)
+    with broker:
+        time.sleep(1.5)
+        everything(broker, "orders")
+        command = [sys.executable, "-m", "mpbroker", "config", "unset", "topic:orders", "retention.ms"]
+        subprocess.run([*command, "--bootstrap-server", broker.bootstrap], check=True, timeout=30, capture_output=True)
+        wait_until(lambda: "segments_deleted" in broker.log(), "the broker's retention to hold from here on")
 
 
 def test_a_store_of_another_cluster_is_refused(filled):

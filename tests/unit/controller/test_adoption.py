@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from mpbroker.controller import adoption
-from mpbroker.controller.adoption import adopt, identity, say
+from mpbroker.controller.adoption import Adoption, adopt, identity, say
 from mpbroker.controller.controller_store import ControllerStore
 from mpbroker.errors import ConfigError
 from mpbroker.log import data_dir
@@ -45,7 +45,7 @@ def test_topics_are_taken_in_with_their_ids_once(tmp_path):
     assert data_dir.read_meta(str(tmp_path)).node_id == 4
     assert not (tmp_path / MARKER).exists(), "the next start reads what it has never seen"
     again = adopt(str(tmp_path))
-    assert again == ([], [])
+    assert again == ([], [], [])
 
 
 def test_directories_are_durable_before_the_store_names_them(tmp_path, monkeypatch):
@@ -150,8 +150,23 @@ def test_a_store_of_two_clusters_has_no_identity_of_its_own(tmp_path, monkeypatc
 )
 def test_people_are_told_what_became_of_each(taken, left, lines):
     written = []
-    say(SimpleNamespace(taken=taken, left=left), "/d", written.append)
+    say(Adoption(taken, left, []), "/d", written.append)
     assert written == lines
+
+
+def test_topics_taken_in_keep_every_record_until_somebody_says_otherwise(tmp_path):
+    """Their settings are lost with the store, and the broker's defaults delete or compact."""
+    partition(tmp_path, "a-0")
+    done = adopt(str(tmp_path))
+    store = SqliteStore(tmp_path / STORE_FILE)
+    [topic] = ControllerStore(store, Keys(data_dir.read_meta(str(tmp_path)).cluster_id), 1).load_topics()
+    store.close()
+    assert topic.configs == {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
+    written = []
+    say(done, "/d", written.append)
+    assert "cleanup.policy=delete retention.bytes=-1 retention.ms=-1" in written[1]
+    assert "mpbroker config set topic:a retention.ms=604800000" in written[2]
+    assert "mpbroker config unset topic:a retention.ms" in written[3]
 
 
 def test_a_directory_of_nobody_is_node_0s_and_its_topics_are_of_now(tmp_path):
@@ -195,7 +210,7 @@ def test_a_stray_of_a_topic_that_is_there_goes_back_to_its_place(tmp_path):
     adopt(str(tmp_path))
     os.rename(tmp_path / "a-1", tmp_path / f"a-1.{ONE.hex()}-stray")
     done = adopt(str(tmp_path))
-    assert done == ([f"a: partition 1, from a-1.{ONE.hex()}-stray"], [])
+    assert done == ([f"a: partition 1, from a-1.{ONE.hex()}-stray"], [], [])
     assert (tmp_path / "a-1").is_dir() and not (tmp_path / f"a-1.{ONE.hex()}-stray").exists()
 
 
