@@ -10,8 +10,8 @@ DESCRIPTION = """\
 Take in partition directories that belong to no topic: after metadata.db or meta.properties was
 lost, directories restored from a backup or set aside as `-stray`, or a directory that Apache
 Kafka wrote. Topics keep their ids and records; settings of their own have to be given again, and
-until then nothing is deleted or compacted. No broker may run on the directory. Internal topics,
-and what is in doubt, stay as they are."""
+until then nothing is deleted or compacted. Groups keep their offsets, and transactions go on. No
+broker may run on the directory. What is in doubt stays as it is."""
 EXAMPLES = (
     ("mpbroker adopt /var/lib/mpbroker", "after its metadata was lost"),
     ("mpbroker adopt /tmp/kraft-combined-logs", "a directory of Apache Kafka, which must not run"),

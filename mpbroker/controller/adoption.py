@@ -23,12 +23,31 @@ from mpbroker.log.partition_directory import STRAY_SUFFIX, FoundDirectory
 from mpbroker.metadata.keys import Keys
 from mpbroker.metadata.sqlite_store import SqliteStore
 from mpbroker.metadata.store_peek import STORE_FILE, UnreadableStore, peek
-from mpbroker.metadata.topic_names import CLUSTER_METADATA_TOPIC, is_internal_topic, is_legal_topic_name
+from mpbroker.metadata.topic_names import (
+    CLUSTER_METADATA_TOPIC,
+    OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
+    is_internal_topic,
+    is_legal_topic_name,
+)
 
 MAX_PARTITIONS: Final = 100_000
 _STRAY = re.compile(r"(.{1,249})-(0|[1-9][0-9]{0,9})\.[0-9a-f-]{32,36}" + re.escape(STRAY_SUFFIX))
 KEPT: Final = {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
 """Of a topic that was taken in. All three, because the broker's defaults may say something else."""
+INTERNAL: Final = {
+    OFFSETS_TOPIC: {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"},
+    TRANSACTIONS_TOPIC: {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": "1",
+        "segment.bytes": "104857600",
+        "unclean.leader.election.enable": "false",
+    },
+}
+"""Of the coordinators' topics, whose settings are the same everywhere: a broker makes them so, and Kafka does."""
+INTERNAL_PARTITIONS: Final = 50
+"""Of an internal topic, unless `*.num.partitions` says otherwise."""
 Topics = dict[str, dict[int, FoundDirectory]]
 
 
@@ -94,7 +113,7 @@ class _Adopter:
             if topic:
                 self._bring_back(topic, partitions)
             elif (why := self._why_not(name, partitions)) is not None:
-                self._leave(partitions, why)
+                self._leave_or_set_aside(name, partitions, why)
             else:
                 new.append(self._take_in(name, partitions))
         if new:
@@ -124,7 +143,6 @@ class _Adopter:
         ids = {each.topic_id for each in partitions.values()} - {None}
         other = self._context.colliding(name)
         conditions: list[tuple[bool, str]] = [
-            (is_internal_topic(name), "internal topics are made anew by the broker"),
             (not is_legal_topic_name(name), "no topic may have that name"),
             (name in self._deleted, "its topic was deleted"),
             (len(ids) > 1, "its partitions have different topic ids"),
@@ -136,14 +154,16 @@ class _Adopter:
 
     def _take_in(self, name: str, partitions: dict[int, FoundDirectory]) -> TopicState:
         topic_id = next((each.topic_id for each in partitions.values() if each.topic_id), uuid.uuid4().bytes)
-        count = max(partitions) + 1
+        count = _partition_count(name, partitions)
         for each in partitions.values():
             self._put_in_place(each)
         missing = count - len(partitions)
         told = f"; {missing} of them missing, made empty at the next start" if missing else ""
         self._done.taken.append(f"{name}: {count} partitions, {self._bytes(name, partitions)} bytes{told}")
-        self._done.kept.append(name)
-        topic = TopicState(topic_id, name, [[self._node_id]] * count, dict(KEPT), time.time_ns() // 1_000_000)
+        if not is_internal_topic(name):
+            self._done.kept.append(name)
+        configs = dict(INTERNAL.get(name, KEPT))
+        topic = TopicState(topic_id, name, [[self._node_id]] * count, configs, time.time_ns() // 1_000_000)
         self._context.add(topic)
         return topic
 
@@ -168,8 +188,29 @@ class _Adopter:
         names = (partition_directory.directory_name(topic, number) for number in partitions)
         return sum(partition_directory.log_bytes(self._path, name) or 0 for name in names)
 
+    def _leave_or_set_aside(self, topic: str, partitions: dict[int, FoundDirectory], why: str) -> None:
+        """Where an internal topic's directories lie, the broker cannot make it: no group and no transaction would work.
+        They are kept as strays."""
+        in_place = [each for each in partitions.values() if partition_directory.parse_name(each.name)]
+        if not is_internal_topic(topic) or topic in self._deleted or not in_place:
+            self._leave(partitions, why)
+            return
+        for each in in_place:
+            unique = each.topic_id or bytes(16)
+            kept = partition_directory.retire(self._path, each.name, unique, STRAY_SUFFIX)
+            self._done.left.append(f"{each.name}: {why}; kept as {kept}, the broker makes the topic anew")
+
     def _leave(self, partitions: dict[int, FoundDirectory], why: str) -> None:
         self._done.left.extend(f"{each.name}: {why}" for each in partitions.values())
+
+
+def _partition_count(topic: str, partitions: dict[int, FoundDirectory]) -> int:
+    """By the last one. An internal topic of which some are missing, a Kafka of several brokers say, had more perhaps,
+    and by their number a group finds its partition."""
+    count = max(partitions) + 1
+    if is_internal_topic(topic) and count != len(partitions):
+        return max(count, INTERNAL_PARTITIONS)
+    return count
 
 
 def say(done: Adoption, path: str, write: Callable[[str], object]) -> None:

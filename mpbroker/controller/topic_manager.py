@@ -138,10 +138,17 @@ class TopicManager:
             made.append(self._rows.allocate())
             error = self._logs.create(topic, partition, made[-1])
             if error:
+                why = self._why_not_made(topic, partition)
                 self._throw_away(topic, partitions, made)
-                return Refusal(error, "The data directory cannot hold the partition.")
+                return Refusal(error, why)
         topic.ordinals = topic.ordinals + made
         return None
+
+    def _why_not_made(self, topic: TopicState, partition: int) -> str:
+        [name] = names_of(topic.name, [partition])
+        if any(self._logs.is_foreign(home, name, topic.id) for home in self._logs.online_homes):
+            return f"Records of an unknown topic lie in {name}: `mpbroker adopt` takes them in, or move it away."
+        return "The data directory cannot hold the partition."
 
     def _throw_away(self, topic: TopicState, partitions: range, made: list[int]) -> None:
         for ordinal in made:

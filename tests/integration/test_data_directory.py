@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.harness.broker import Broker, wait_until
@@ -157,6 +157,45 @@ def test_adopted_records_outlive_retention_until_a_user_gives_one(tmp_path):
         wait_until(lambda: "segments_deleted" in broker.log(), "the broker's retention to hold from here on")
 
 
+def committed(broker: Broker) -> int:
+    reader = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "readers"})
+    try:
+        return reader.committed([TopicPartition("orders", 0)], timeout=20)[0].offset
+    finally:
+        reader.close()
+
+
+def test_adopted_groups_keep_their_offsets_and_transactions_go_on(filled):
+    """Also one that was open: the coordinator still knows it, and readers do not wait for it for ever."""
+    named = {"bootstrap.servers": "", "transactional.id": "payer"}
+    with filled:
+        reader = Consumer({"bootstrap.servers": filled.bootstrap, "group.id": "readers"})
+        reader.commit(offsets=[TopicPartition("orders", 0, 40)], asynchronous=False)
+        reader.close()
+        writer = Producer(named | {"bootstrap.servers": filled.bootstrap})
+        writer.init_transactions(20)
+        writer.begin_transaction()
+        writer.produce("payments", b"left open", partition=0)
+        assert writer.flush(15) == 0
+    (filled.data_dir / "metadata.db").unlink()
+    said = adopt(filled)
+    assert "taken in  __consumer_offsets: 50 partitions" in said and "__transaction_state: 50 partitions" in said
+    with filled:
+        assert committed(filled) == 40
+        writer = Producer(named | {"bootstrap.servers": filled.bootstrap})
+        writer.init_transactions(20)
+        writer.begin_transaction()
+        writer.produce("payments", b"the next one", partition=0)
+        writer.commit_transaction(20)
+        found = read(filled, "payments", RECORDS + 1)
+        assert list(found.values())[-1] == b"the next one" and b"left open" not in found.values()
+        reader = Consumer({"bootstrap.servers": filled.bootstrap, "group.id": "readers"})
+        reader.commit(offsets=[TopicPartition("orders", 0, 50)], asynchronous=False)
+        reader.close()
+        assert committed(filled) == 50
+    assert "offsets_topic_not_created" not in filled.log()
+
+
 def test_a_store_of_another_cluster_is_refused(filled):
     meta = filled.data_dir / "meta.properties"
     text = meta.read_text()
@@ -202,7 +241,7 @@ def test_a_directory_of_apache_kafka_is_refused_untouched_and_can_be_adopted(fil
     (filled.data_dir / "__consumer_offsets-3" / f"{0:020d}.log").write_bytes(b"offsets")
     assert ("Apache Kafka" in refused(filled)) == (kind == "kraft")
     said = adopt(filled)
-    assert "taken in  orders" in said and "left      __consumer_offsets-3: internal topics" in said
+    assert "taken in  orders" in said and "taken in  __consumer_offsets: 50 partitions" in said
     with filled:
         everything(filled, "orders", "payments")
     if kind == "kraft":

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from mpbroker.config.load_config import load_broker_config
 from mpbroker.controller import adoption
 from mpbroker.controller.adoption import Adoption, adopt, identity, say
 from mpbroker.controller.controller_store import ControllerStore
@@ -16,6 +17,8 @@ from mpbroker.log.partition_directory import id_text
 from mpbroker.metadata.keys import Keys
 from mpbroker.metadata.sqlite_store import SqliteStore
 from mpbroker.metadata.store_peek import STORE_FILE, UnreadableStore, peek
+from mpbroker.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from mpbroker.server.internal_topics import new_topic
 
 ONE, TWO = bytes(15) + b"\x01", bytes(15) + b"\x02"
 
@@ -25,6 +28,15 @@ def partition(path, name: str, topic_id: bytes | None = ONE, records: bytes = b"
     (path / name / f"{0:020d}.log").write_bytes(records)
     if topic_id:
         (path / name / "partition.metadata").write_text(f"version: 0\ntopic_id: {id_text(topic_id)}")
+
+
+def stored(path):
+    """The topics of the store."""
+    store = SqliteStore(path / STORE_FILE)
+    try:
+        return ControllerStore(store, Keys(data_dir.read_meta(str(path)).cluster_id), 1).load_topics()
+    finally:
+        store.close()
 
 
 def topics(path) -> set[str]:
@@ -64,7 +76,6 @@ def test_directories_are_durable_before_the_store_names_them(tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("names", "why"),
     [
-        ({"__consumer_offsets-0": ONE}, "internal topics"),
         ({"a-0": ONE, "a-1": TWO}, "different topic ids"),
         ({"a-4000000000": ONE}, "at most"),
         ({"a..-0": ONE, "a__-0": TWO}, "same metric name"),
@@ -77,6 +88,31 @@ def test_what_is_in_doubt_is_left_as_it_is(tmp_path, names, why):
     done = adopt(str(tmp_path))
     assert done.left and all(why in sentence for sentence in done.left)
     assert set(before) <= set(os.listdir(tmp_path))
+
+
+@pytest.mark.parametrize("name", [OFFSETS_TOPIC, TRANSACTIONS_TOPIC])
+@pytest.mark.parametrize(("numbers", "count"), [((0, 1, 2), 3), ((3,), 50), ((0, 59), 60)])
+def test_internal_topics_are_taken_in_as_a_broker_makes_them(tmp_path, name, numbers, count):
+    for number in numbers:
+        partition(tmp_path, f"{name}-{number}")
+    done = adopt(str(tmp_path))
+    assert (len(done.taken), done.left, done.kept) == (1, [], [])
+    [topic] = stored(tmp_path)
+    made = new_topic(name, load_broker_config())
+    assert (topic.name, len(topic.replicas), topic.configs) == (name, count, made.configs)
+    assert made.num_partitions == adoption.INTERNAL_PARTITIONS
+
+
+def test_an_internal_topic_in_doubt_is_set_aside_so_that_the_broker_can_make_it(tmp_path):
+    partition(tmp_path, f"{OFFSETS_TOPIC}-0", ONE)
+    partition(tmp_path, f"{OFFSETS_TOPIC}-1", TWO)
+    kept = {f"{OFFSETS_TOPIC}-0.{ONE.hex()}-stray", f"{OFFSETS_TOPIC}-1.{TWO.hex()}-stray"}
+    done = adopt(str(tmp_path))
+    assert done.taken == [] and len(done.left) == 2
+    assert all("different topic ids; kept as" in sentence for sentence in done.left)
+    assert {name for name in os.listdir(tmp_path) if name.startswith("__")} == kept
+    assert len(adopt(str(tmp_path)).left) == 2
+    assert {name for name in os.listdir(tmp_path) if name.startswith("__")} == kept
 
 
 def test_strays_come_back_where_their_place_is_free(tmp_path):
@@ -158,9 +194,7 @@ def test_topics_taken_in_keep_every_record_until_somebody_says_otherwise(tmp_pat
     """Their settings are lost with the store, and the broker's defaults delete or compact."""
     partition(tmp_path, "a-0")
     done = adopt(str(tmp_path))
-    store = SqliteStore(tmp_path / STORE_FILE)
-    [topic] = ControllerStore(store, Keys(data_dir.read_meta(str(tmp_path)).cluster_id), 1).load_topics()
-    store.close()
+    [topic] = stored(tmp_path)
     assert topic.configs == {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
     written = []
     say(done, "/d", written.append)

@@ -50,6 +50,19 @@ def test_partitions_of_which_one_cannot_be_made_leave_the_topic_as_it_was(world)
     world.check()
 
 
+def test_whoever_makes_a_topic_where_records_of_another_lie_is_told_so(world):
+    """As after a store that was put back is older than its logs: what helps is not more room."""
+    directory = world.data_dir / "t-1"
+    directory.mkdir()
+    (directory / f"{0:020d}.log").write_bytes(b"records")
+    [result] = world.run(CreateTopics([NewTopic("t", 2)])).results
+    assert (result.error_code, result.error_message) == (
+        56,
+        "Records of an unknown topic lie in t-1: `mpbroker adopt` takes them in, or move it away.",
+    )
+    assert [path.name for path in directory.iterdir()] == [f"{0:020d}.log"]
+
+
 def test_a_topic_of_which_a_partition_cannot_be_made_is_none(world):
     world.logs.errors[1] = 56
     [result] = world.run(CreateTopics([NewTopic("t", 3)])).results
