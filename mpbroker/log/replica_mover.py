@@ -12,6 +12,7 @@ import os
 import queue
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
@@ -182,8 +183,11 @@ class ReplicaMover:
             disk.sync_directory(source.data_dir)
             disk.unlink(f"{source.directory(partition)}/{MOVED_HERE}")
             disk.sync_directory(source.directory(partition))
+        left = partition_directory.left_name(name, topic_id)
         with suppress(FileNotFoundError):
-            deletion.remove_partition(f"{source.data_dir}/{partition_directory.left_name(name, topic_id)}")
+            if deletion.remove_partition(f"{source.data_dir}/{left}"):
+                unique = partition_directory.left_name(name, uuid.uuid4().bytes)
+                disk.rename(f"{source.data_dir}/{left}", f"{source.data_dir}/{unique}")
 
     # ---- the end
 

@@ -30,6 +30,7 @@ class SegmentDeletion:
         self._queue: list[tuple[int, str]] = []  # a heap of (when, path)
         self._paths: set[str] = set()
         self._search = PartitionRound(keeper.clock, keeper.partitions, SEARCH_INTERVAL_MS)
+        self._staying: set[str] = set()  # directories of which was said that they stay
         self._directories = Interval(keeper.clock, self._directory_interval_ms())
 
     def removed(self, partition: KeptPartition, bases: list[int]) -> None:
@@ -98,17 +99,31 @@ class SegmentDeletion:
         self._keeper.crash_point("keeper.deleted.unlinked")
 
     def _remove_directories(self) -> None:
+        staying: dict[str, str] = {}
         try:
             removed = remove_deleted(
                 self._keeper.data_dir,
                 now_ms=self._keeper.clock.wall_ms(),
                 delay_ms=self._keeper.config.log_segment_delete_delay_ms,
+                foreign=staying.__setitem__,
             )
         except OSError as error:
             self._keeper.io_failed("directory_not_removed", error)
             return
+        self._say_staying(staying)
         for name in removed:
             self._keeper.events.info("directory_removed", directory=name)
         if removed:
             self._keeper.log.close_stale()
             self._gone()
+
+    def _say_staying(self, staying: dict[str, str]) -> None:
+        for name in sorted(staying.keys() - self._staying):
+            self._keeper.count("stray_directories")
+            self._keeper.events.warning(
+                "deleted_directory_stays",
+                directory=f"{self._keeper.data_dir}/{name}",
+                found=staying[name],
+                remedy="it is not the broker's: move it away, and the directory goes",
+            )
+        self._staying = set(staying)

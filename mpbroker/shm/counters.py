@@ -241,7 +241,8 @@ COUNTERS: Final = {Counter[row[0]]: _native_info(*row) for row in _native.COUNTE
     Counter.PARTITIONS_OFFLINE_AT_START: CounterInfo("partitions_offline_at_start", "partitions",
                                                      "Partitions whose directory could not be used at start."),
     Counter.STRAY_DIRECTORIES: CounterInfo("stray_directories", "directories",
-                                           "Partition directories that belong to no topic; left as they are."),
+                                           "Partition directories that belong to no topic, or of deleted topics with "
+                                           "somebody's files in them; left as they are."),
     Counter.CONNECTIONS_FAILED: CounterInfo("connections_failed", "connections",
                                             "Connections closed because serving them raised an unexpected exception; "
                                             "a `connection_failed` line each."),

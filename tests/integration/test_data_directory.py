@@ -270,6 +270,25 @@ def test_an_empty_directory_of_kafka_with_zookeeper_is_refused_untouched_and_can
         everything(broker, "payments")
 
 
+def test_a_folder_in_a_deleted_topics_directory_costs_no_other_topic_anything(tmp_path):
+    broker = Broker(tmp_path, overrides={"log.segment.delete.delay.ms": 100})
+    with broker:
+        fill(broker, "orders")
+        fill(broker, "payments")
+        (broker.data_dir / "orders-0" / "photos").mkdir()
+        (broker.data_dir / "orders-0" / "photos" / "a.jpg").write_bytes(b"x")
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.delete_topics(["orders"])["orders"].result(15)
+        wait_until(lambda: "deleted_directory_stays" in broker.log(), "the broker to say so")
+        [left] = broker.data_dir.glob("orders-0.*-delete")
+        assert [str(path.relative_to(left)) for path in sorted(left.rglob("*"))] == ["photos", "photos/a.jpg"]
+        fill(broker, "orders")
+        everything(broker, "orders", "payments")
+    with broker:
+        everything(broker, "orders", "payments")
+    assert (left / "photos" / "a.jpg").read_bytes() == b"x" and "log_directory_offline" not in broker.log()
+
+
 def test_adopt_brings_strays_back(filled):
     """As an older version of mpbroker left them."""
     os.rename(filled.data_dir / "orders-0", filled.data_dir / f"orders-0.{'0' * 32}-stray")

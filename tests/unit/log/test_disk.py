@@ -219,7 +219,9 @@ def test_a_sync_is_of_what_was_opened(where, monkeypatch):
     ("number", "condemned", "passing"),
     [
         (errno.EIO, True, False), (errno.EROFS, True, False), (errno.ENOSPC, False, False),
-        (errno.ENOENT, False, False), (errno.EMFILE, False, True), (errno.EINTR, False, True), (None, True, False),
+        (errno.ENOENT, False, False), (errno.EMFILE, False, True), (errno.EINTR, False, True),
+        (errno.EISDIR, False, False), (errno.ENOTEMPTY, False, False), (errno.ENOTDIR, False, False),
+        (errno.EEXIST, False, False), (errno.ELOOP, False, False), (None, True, False),
     ],
 )  # fmt: skip
 def test_what_an_error_means(number, condemned, passing):

@@ -137,16 +137,52 @@ def test_a_directory_that_only_ends_so_is_somebodys(tmp_path, name):
     assert os.listdir(tmp_path / name) == [f"{0:020d}.log"]
 
 
-def test_one_that_cannot_go_keeps_no_other(tmp_path):
-    """Somebody's folder is in it. It is told when nothing else is left to do."""
+def test_one_that_cannot_go_keeps_no_other(tmp_path, monkeypatch):
+    """It is told when nothing else is left to do."""
+    for name in ("a-0", "b-0", "c-0"):
+        partition_directory.prepare(str(tmp_path), name, ID)
+    gone = [partition_directory.retire(str(tmp_path), name, ID, "-delete") for name in ("a-0", "b-0", "c-0")]
+    remove = deletion.remove_partition
+
+    def fail(path):
+        if path.endswith(gone[0]):
+            raise OSError(errno.EIO, "no", path)
+        return remove(path)
+
+    monkeypatch.setattr(deletion, "remove_partition", fail)
+    assert deletion.remove_deleted(str(tmp_path), now_ms=1 << 45, delay_ms=0) == gone[1:]
+    with pytest.raises(OSError, match="no"):
+        deletion.remove_deleted(str(tmp_path), now_ms=1 << 45, delay_ms=0)
+
+
+def test_one_with_somebodys_folder_stays_and_keeps_no_other(tmp_path):
     for name in ("a-0", "b-0", "c-0"):
         partition_directory.prepare(str(tmp_path), name, ID)
     gone = [partition_directory.retire(str(tmp_path), name, ID, "-delete") for name in ("a-0", "b-0", "c-0")]
     (tmp_path / gone[0] / "mine").mkdir()
-    assert deletion.remove_deleted(str(tmp_path), now_ms=1 << 45, delay_ms=0) == gone[1:]
-    with pytest.raises(OSError, match="mine"):
-        deletion.remove_deleted(str(tmp_path), now_ms=1 << 45, delay_ms=0)
-    assert (tmp_path / gone[0] / "mine").is_dir()
+    told = []
+    for removed in (gone[1:], []):
+        assert removed == deletion.remove_deleted(
+            str(tmp_path), now_ms=1 << 45, delay_ms=0, foreign=lambda *what: told.append(what)
+        )
+        assert told.pop() == (gone[0], "mine") and not told
+    assert os.listdir(tmp_path / gone[0]) == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("00000000000000000007.log", True), ("00000000000000000007.txnindex.deleted", True),
+        ("00000000000000000007.snapshot.tmp", True), ("00000000000000000007.log.compacted", True),
+        ("00000000000000000007-00000000000000000009.swap", True), ("00000000000000000007.index.cleaned", True),
+        ("00000000000000000007.log.12.cut.3", True), ("partition.metadata.cut", True),
+        ("leader-epoch-checkpoint.tmp", True), ("moved-here", True),
+        ("00000000000000000007.log.bak", False), ("7.log", False), ("partition-metadata", False), ("cut", False),
+        ("00000000000000000007", False), ("notes.txt", False), ("old.00000000000000000007.log", False),
+    ],
+)  # fmt: skip
+def test_which_names_a_partitions_files_have(name, ours):
+    assert deletion.is_ours(name) is ours
 
 
 def test_copies_are_found_by_their_whole_names(tmp_path):

@@ -128,6 +128,17 @@ def test_nothing_of_an_earlier_move_is_in_a_copys_way(tmp_path, monkeypatch, is_
     assert of_mark[: 2 * is_marked] == [(world.old, True), (f"{world.old}/t-0", False)][: 2 * is_marked]
 
 
+def test_what_somebody_put_into_what_an_earlier_move_left_gets_another_name(tmp_path):
+    world = World(tmp_path)
+    left = tmp_path / "old" / partition_directory.left_name("t-0", b"t" * 16)
+    for path in (tmp_path / "old" / "t-0", tmp_path / "new", left / "photos"):
+        path.mkdir(parents=True)
+    world.mover._prepare(world.under)
+    assert not left.exists()
+    [kept] = [path for path in (tmp_path / "old").iterdir() if path.name != "t-0"]
+    assert deletion.is_retired(kept.name) and (kept / "photos").is_dir()
+
+
 # ---- what a round leads to
 
 

@@ -83,6 +83,34 @@ def test_directories_of_deleted_topics_go_after_the_delay(world):
     assert world.events.named("directory_removed") == [{"directory": directory.name}]
 
 
+def test_somebodys_files_in_a_deleted_topics_directory_stay_and_harm_nothing(world):
+    """A folder there failed the removal, and that took the log directory offline with every topic in it."""
+    directory = world.path / f"t-0.{bytes(16).hex()}-delete"
+    (directory / "photos").mkdir(parents=True)
+    (directory / "photos" / "a.jpg").write_bytes(b"x")
+    (directory / "notes.txt").write_bytes(b"x")
+    (directory / "00000000000000000000.index.deleted").mkdir()
+    for name in ("00000000000000000000.log", "partition.metadata", "00000000000000000007.log.7.cut.1", "moved-here"):
+        (directory / name).write_bytes(b"x")
+    failed, counted = [], []
+    log = SimpleNamespace(close_stale=lambda: None, fail_log_dir=failed.append)
+    deletion = SegmentDeletion(world.keeper(log=log, count=counted.append))
+    for _ in range(2):
+        world.clock.now_ms = int(directory.stat().st_ctime * 1000) + DELAY_MS + 10_000
+        world.clock.advance(DIRECTORY_INTERVAL_MS)
+        deletion.do_work()
+    left = ["00000000000000000000.index.deleted", "notes.txt", "photos", "photos/a.jpg"]
+    assert sorted(str(path.relative_to(directory)) for path in directory.rglob("*")) == left
+    [said] = world.events.named("deleted_directory_stays")
+    assert (said["directory"], said["found"]) == (str(directory), left[0])
+    assert (failed, counted) == ([], ["stray_directories"]) and not world.events.named("directory_not_removed")
+    for name in left[::-1]:
+        (directory / name).rmdir() if (directory / name).is_dir() else (directory / name).unlink()
+    world.clock.advance(10 * DELAY_MS)
+    deletion.do_work()
+    assert not directory.exists()
+
+
 class Unlinking:
     """A deletion that unlinks nothing real: what it did, in order."""
 
@@ -104,7 +132,7 @@ class Unlinking:
         if self.error:
             raise OSError(self.error, "no")
 
-    def remove(self, data_dir, now_ms, delay_ms):
+    def remove(self, data_dir, now_ms, delay_ms, foreign):
         self.done.append(("directories", now_ms - self.world.clock.wall_ms(), delay_ms))
         if self.error:
             raise OSError(self.error, "no")
