@@ -24,6 +24,7 @@ from msgspec import Struct, field
 from mpbroker._native import scan_segment
 from mpbroker.log import disk
 from mpbroker.log.deletion import is_given_up
+from mpbroker.log.kafka_swap import finish_kafka_swaps
 from mpbroker.log.partition_directory import EPOCH_FILE, METADATA_FILE
 from mpbroker.log.producer_replay import ProducerReplay
 from mpbroker.log.producer_snapshot import SUFFIX as SNAPSHOT
@@ -98,6 +99,7 @@ class LogRecovery:
         names = disk.names(self.directory)
         if not _all_ordinary(names):
             finish_swaps(self.directory)
+            self._cut += finish_kafka_swaps(self.directory)
             self._put_away_leftovers()
             names = disk.names(self.directory)
         self._has_snapshots = any(name.endswith(SNAPSHOT) for name in names)

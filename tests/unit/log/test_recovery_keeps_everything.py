@@ -173,7 +173,7 @@ def test_no_log_is_made_where_a_synced_one_is_missing(tmp_path):
 def test_only_what_was_given_up_is_unlinked(tmp_path):
     segments(tmp_path, 0)
     gone = [f"{name_of(0)}.deleted", f"{name_of(3, '.snapshot')}.tmp"]
-    kept = ["notes.txt", f"{name_of(60)}.swap", f"{name_of(60)}.cleaned", "anything.tmp", f"{name_of(0)}.5.cut"]
+    kept = ["notes.txt", f"{name_of(60)}.bak", "anything.swap", "1.cleaned", "anything.tmp", f"{name_of(0)}.5.cut"]
     for name in gone + kept:
         (tmp_path / name).write_bytes(b"something")
     (tmp_path / name_of(90, ".index")).write_bytes(b"x" * 8)
