@@ -202,6 +202,24 @@ def names(path: str) -> list[str]:
     return os.listdir(path)
 
 
+def files(path: str) -> tuple[list[str], list[str]]:
+    """What is in a directory, in no order: the names of regular files, or of links to one; and all others, which nobody
+    opens: a directory, a link to nowhere, or a pipe, at which opening waits for ever."""
+    _ask(IO_LIST, path)
+    regular: list[str] = []
+    others: list[str] = []
+    with os.scandir(path) as entries:
+        for entry in entries:
+            (regular if _is_file(entry) else others).append(entry.name)
+    return regular, others
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    with suppress(OSError):  # links that lead to each other
+        return entry.is_file()
+    return False
+
+
 def directories(path: str) -> list[str]:
     """Names of the directories in a directory, in order; links are none."""
     _ask(IO_LIST, path)

@@ -26,6 +26,7 @@ FUTURE_SUFFIX: Final = "-future"
 MOVED_HERE: Final = "moved-here"
 """A file in a copy that is whole: of two directories of one partition the one that has it counts."""
 _SEGMENT: Final = (".log", ".index", ".timeindex", ".txnindex", ".tmp")
+_LOG: Final = re.compile(r"[0-9]{20}\.log")
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})")
 _MAX_METADATA_BYTES: Final = 4096
 TRIES_WHILE_IT_GOES: Final = 5
@@ -159,16 +160,27 @@ def find_all(data_dir: str) -> Iterator[FoundDirectory]:
 
 
 def log_bytes(data_dir: str, name: str) -> int | None:
-    """Bytes of records in a directory; None if it holds no segment at all (or is not there)."""
+    """Bytes of records in a directory; None if nothing in it has the name of a segment (or it is not there). What has,
+    and is no file, counts as one without a byte: a log is not begun beside it."""
     try:
-        logs = disk.patiently(_log_sizes, os.path.join(data_dir, name))
+        return disk.patiently(_log_bytes, os.path.join(data_dir, name))
     except FileNotFoundError:
         return None
-    return sum(logs) if logs else None
+    except NotADirectoryError:
+        return 0
 
 
-def _log_sizes(path: str) -> list[int]:
-    return [disk.size(os.path.join(path, name)) for name in disk.names(path) if name.endswith(".log")]
+def _log_bytes(path: str) -> int | None:
+    files, others = disk.files(path)
+    sizes = [_size(os.path.join(path, name)) for name in files if _LOG.fullmatch(name)]
+    return sum(sizes) if sizes or any(_LOG.fullmatch(name) for name in others) else None
+
+
+def _size(path: str) -> int:
+    """0 for what went meanwhile."""
+    with suppress(FileNotFoundError):
+        return disk.size(path)
+    return 0
 
 
 def is_unused(data_dir: str, name: str) -> bool:

@@ -20,6 +20,10 @@ enum mpb_io_error_class mpb_io_error_class(int error)
         return MPB_IO_GONE;
     case EBADMSG:
     case ERANGE:
+    case EEXIST:
+    case ENOTEMPTY:
+    case EISDIR:
+    case ELOOP:
         return MPB_IO_CONTENT;
     default:
         return MPB_IO_BROKEN;

@@ -9,7 +9,8 @@ enum mpb_io_error_class {
     MPB_IO_PASSING, /* descriptors or memory ran out, or a signal came: nothing was done, the next try may succeed */
     MPB_IO_FULL,    /* no room on the disk or in a quota: as above, until somebody makes room */
     MPB_IO_GONE,    /* no such file: what retention or a deletion took away, or somebody else */
-    MPB_IO_CONTENT, /* ours, not the kernel's: a file does not hold what it must (EBADMSG), or too little (ERANGE) */
+    MPB_IO_CONTENT, /* a file does not hold what it must (EBADMSG), or too little (ERANGE), or something else has its name
+                       (EEXIST, ENOTEMPTY, EISDIR, ELOOP): the disk is well */
     MPB_IO_BROKEN   /* all else: what the kernel could not do may be lost even if a second try succeeds */
 };
 

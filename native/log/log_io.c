@@ -181,6 +181,7 @@ int mpb_io_status(int fd, struct mpb_io_status *out)
         if (errno != EINTR)
             return -errno;
     out->bytes = (uint64_t)status.st_size;
+    out->is_file = S_ISREG(status.st_mode);
     out->modified_ms = (int64_t)status.st_mtim.tv_sec * 1000 + status.st_mtim.tv_nsec / 1000000;
     return 0;
 }
@@ -196,6 +197,15 @@ int mpb_io_make_dir(int dir_fd, const char *path)
     return 0;
 }
 
+/* Whether a name is that of a regular file, or of a link to one. Nobody is asked where the directory itself says so. */
+static bool is_file(DIR *dir, const struct dirent *entry)
+{
+    struct stat status;
+    if (entry->d_type != DT_LNK && entry->d_type != DT_UNKNOWN)
+        return entry->d_type == DT_REG;
+    return fstatat(dirfd(dir), entry->d_name, &status, 0) == 0 && S_ISREG(status.st_mode);
+}
+
 static int visit_names(DIR *dir, int (*visit)(void *context, const char *name), void *context)
 {
     int result = mpb_io_refused(MPB_IO_LIST);
@@ -206,7 +216,7 @@ static int visit_names(DIR *dir, int (*visit)(void *context, const char *name), 
         const struct dirent *entry = readdir(dir);
         if (entry == NULL)
             return -errno;
-        result = visit(context, entry->d_name);
+        result = is_file(dir, entry) ? visit(context, entry->d_name) : 0;
         if (result != 0)
             return result;
     }

@@ -26,6 +26,7 @@ enum mpb_io_call {
 struct mpb_io_status {
     uint64_t bytes;
     int64_t modified_ms; /* since 1970 */
+    bool is_file;        /* a regular one */
 };
 
 int mpb_io_write(int fd, const void *bytes, size_t length, uint64_t position);
@@ -39,7 +40,8 @@ void mpb_io_close(int fd);
 int mpb_io_status(int fd, struct mpb_io_status *out);
 /* A directory that is there counts as made. */
 int mpb_io_make_dir(int dir_fd, const char *path);
-/* Calls `visit` for every name in a directory until it returns something else than 0, which is then returned. */
+/* Calls `visit` for every regular file's name in a directory until it returns something else than 0, which is then
+ * returned. What else lies there is nobody's segment, whatever its name. */
 int mpb_io_list(int dir_fd, const char *path, int (*visit)(void *context, const char *name), void *context);
 /* A file that is not there counts as removed. */
 int mpb_io_unlink(int dir_fd, const char *path);

@@ -42,7 +42,7 @@ static int undo_roll(struct mpb_log *log, struct mpb_partition *row)
 {
     int error = 0;
     if (row->intent.base_offset != mpb_partition_in_force(row)->active_base) /* append rule 9 */
-        error = mpb_segment_unlink(log, row, row->intent.base_offset);
+        error = mpb_segment_unmake(log, row, row->intent.base_offset);
     MPB_CRASH(log->core, "repair.middle");
     return error != 0 ? error : cut(log, row, MPB_FILE_TIME_INDEX);
 }
@@ -64,7 +64,7 @@ static int repair(struct mpb_log *log, struct mpb_partition *row)
     case MPB_INTENT_TRUNCATE:
         return committed ? mpb_truncate_finish(log, row) : 0; /* nothing was done before the commit */
     case MPB_INTENT_START: /* before the commit: a segment under a name that none in force has */
-        return committed ? mpb_start_finish(log, row) : mpb_segment_unlink(log, row, row->intent.base_offset);
+        return committed ? mpb_start_finish(log, row) : mpb_segment_unmake(log, row, row->intent.base_offset);
     default:
         return 0;
     }

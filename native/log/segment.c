@@ -143,6 +143,26 @@ int mpb_segment_txn_index_fd(struct mpb_log *log, const struct mpb_partition *ro
     return fd_of(log, row, copy, copy->active_base, MPB_FILE_TXN_INDEX, O_CREAT);
 }
 
+/* A log with records is not made anew: whatever led here, they are somebody's. (Ours, of a roll that did not come to its
+ * commit, has none.) A link may lead to one, be it to nowhere now. */
+static int make_file(struct mpb_log *log, const struct mpb_partition *row, int64_t base, enum mpb_segment_file file)
+{
+    char path[MPB_SEGMENT_PATH_BYTES];
+    int flags = O_RDWR | O_CREAT | O_NOFOLLOW | (file == MPB_FILE_LOG ? 0 : O_TRUNC);
+    mpb_segment_path(path, row, base, file, false);
+    int fd = mpb_io_open(log->dir_fd[row->log_dir], path, flags);
+    if (mpb_io_error_wants_descriptors(fd)) {
+        close_others(log, NULL);
+        fd = mpb_io_open(log->dir_fd[row->log_dir], path, flags);
+    }
+    if (fd < 0)
+        return fd;
+    struct mpb_io_status status = {.is_file = true};
+    int error = file == MPB_FILE_LOG ? mpb_io_status(fd, &status) : 0;
+    mpb_io_close(fd); /* cached only once the segment is committed: a repair may unlink it first */
+    return error == 0 && (status.bytes > 0 || !status.is_file) ? -EEXIST : error;
+}
+
 int mpb_segment_create(struct mpb_log *log, const struct mpb_partition *row, int64_t base)
 {
     static const enum mpb_segment_file LOG_FIRST[] = {MPB_FILE_LOG, MPB_FILE_INDEX, MPB_FILE_TIME_INDEX};
@@ -150,21 +170,36 @@ int mpb_segment_create(struct mpb_log *log, const struct mpb_partition *row, int
     if (row->log_dir >= log->dir_count)
         return -ENOENT;
     for (int i = 0; i < MPB_SEGMENT_FILES; i++) {
-        mpb_segment_path(path, row, base, LOG_FIRST[i], false);
-        int fd = mpb_io_open(log->dir_fd[row->log_dir], path, O_RDWR | O_CREAT | O_TRUNC);
-        if (mpb_io_error_wants_descriptors(fd)) {
-            close_others(log, NULL);
-            fd = mpb_io_open(log->dir_fd[row->log_dir], path, O_RDWR | O_CREAT | O_TRUNC);
-        }
-        if (fd < 0)
-            return fd;
-        mpb_io_close(fd); /* cached only once the segment is committed: a repair may unlink it first */
+        int error = make_file(log, row, base, LOG_FIRST[i]);
+        if (error != 0)
+            return error;
         if (i == 0)
             MPB_CRASH(log->core, "roll.log_created");
     }
     MPB_CRASH(log->core, "roll.index_created");
     mpb_segment_path(path, row, base, MPB_FILE_TXN_INDEX, false);
     return mpb_io_unlink(log->dir_fd[row->log_dir], path);
+}
+
+int mpb_segment_unmake(struct mpb_log *log, const struct mpb_partition *row, int64_t base)
+{
+    char path[MPB_SEGMENT_PATH_BYTES];
+    struct mpb_io_status status;
+    if (row->log_dir >= log->dir_count)
+        return -ENOENT;
+    mpb_segment_path(path, row, base, MPB_FILE_LOG, false);
+    int fd = mpb_io_open(log->dir_fd[row->log_dir], path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    if (mpb_io_error_wants_descriptors(fd)) {
+        close_others(log, NULL);
+        fd = mpb_io_open(log->dir_fd[row->log_dir], path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    }
+    if (fd == -ELOOP || fd == -ENXIO)
+        return 0; /* a link, a socket: nothing that was made here */
+    if (fd < 0)
+        return fd == -ENOENT ? mpb_segment_unlink(log, row, base) : fd;
+    int error = mpb_io_status(fd, &status);
+    mpb_io_close(fd);
+    return error != 0 || status.bytes > 0 || !status.is_file ? error : mpb_segment_unlink(log, row, base);
 }
 
 int mpb_segment_unlink(struct mpb_log *log, const struct mpb_partition *row, int64_t base)

@@ -25,9 +25,12 @@ int mpb_segment_fd(struct mpb_log *log, const struct mpb_partition *row, const s
 int mpb_segment_txn_index_fd(struct mpb_log *log, const struct mpb_partition *row,
                              const struct mpb_partition_copy *copy);
 
-/* Creates the three empty files of a new segment, cutting what a dead process left under those names, and removes an index
- * of aborted transactions. */
+/* Creates the three empty files of a new segment, over empty ones and indexes that a dead process left under those names,
+ * and removes an index of aborted transactions. -EEXIST: a log with records has that name, and nothing was changed. */
 int mpb_segment_create(struct mpb_log *log, const struct mpb_partition *row, int64_t base);
+
+/* Removes the files of a segment that did not come to its commit; none if its log holds anything: then it is not that. */
+int mpb_segment_unmake(struct mpb_log *log, const struct mpb_partition *row, int64_t base);
 
 /* Removes the files of a segment, indexes before log. */
 int mpb_segment_unlink(struct mpb_log *log, const struct mpb_partition *row, int64_t base);

@@ -109,6 +109,16 @@ def test_a_partition_without_its_files_is_offline_and_served_when_they_are_back(
         assert filled.status()["health"]["state"] == "ok"
 
 
+def test_a_link_to_nowhere_beside_a_log_that_no_checkpoint_names_costs_nothing(filled):
+    """It once counted as a log, and as one that is missing: an empty one was made over the sound one."""
+    for name in (".kafka_cleanshutdown", "recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+        (filled.data_dir / name).unlink()
+    (filled.data_dir / "orders-0/latest.log").symlink_to("/nowhere")
+    with filled:
+        everything(filled, "orders", "payments")
+    assert (filled.data_dir / "orders-0/latest.log").is_symlink()
+
+
 def test_without_meta_properties_it_is_refused_and_served_when_it_is_back(filled, tmp_path):
     shutil.move(filled.data_dir / "meta.properties", tmp_path / "meta")
     assert "no meta.properties" in refused(filled) and "adopt" in refused(filled)

@@ -120,7 +120,8 @@ static void test_a_truncation_overtakes_a_reader(bool while_reading)
     end();
 }
 
-/* A file above the active base is a roll that nobody committed: it is not read, and the next roll empties it. */
+/* A file above the active base is a roll that nobody committed: it is not read. One of ours is empty; what holds anything is
+ * somebody's, and while it has the name that a roll needs, appends fail, and nothing else. */
 static void test_a_roll_that_was_never_committed(void)
 {
     begin();
@@ -133,10 +134,20 @@ static void test_a_roll_that_was_never_committed(void)
     struct mpb_partition_copy now = state();
     CHECK_EQ(mpb_segment_list_get(&f.log, &f.core.partitions[0], &now, &list), 0);
     CHECK_EQ(list->count, 1);
+    struct mpb_append_options options = FIX_OPTIONS;
+    struct batch_spec spec = {.records = 1, .producer_id = -1, .timestamp = 1000, .payload = 60, .mark = 2};
+    struct stat status;
+    options.segment_bytes = (int32_t)now.position;
+    for (int tries = 0; tries < 2; tries++) {
+        CHECK_EQ(append_batch(&f.log, &options, 0, MPB_NO_REQUEST, 0, &spec).error, MPB_ERR_KAFKA_STORAGE_ERROR);
+        CHECK(mpb_log_dir_online(&f.core, 0) && mark_at(&f.log, 0) == 1);
+        CHECK_EQ(fstatat(f.log.dir_fd[0], "t-0/00000000000000000006.log", &status, 0), 0);
+        CHECK_EQ(status.st_size, 4007);
+    }
+    CHECK_EQ(unlinkat(f.log.dir_fd[0], "t-0/00000000000000000006.log", 0), 0);
     CHECK_EQ(append(&f.log, 2), BATCHES_OF_A_SEGMENT);
     CHECK_EQ(mark_at(&other, BATCHES_OF_A_SEGMENT), 2);
     CHECK_EQ(state().position, MPB_BATCH_HEADER_BYTES + 60);
-    struct stat status;
     CHECK_EQ(fstatat(f.log.dir_fd[0], "t-0/00000000000000000006.log", &status, 0), 0);
     CHECK_EQ(status.st_size, state().position);
     end();

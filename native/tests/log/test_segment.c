@@ -94,15 +94,18 @@ static void test_names(void)
 }
 
 /* ------------------------------------------------------------------ files */
-/* What a dead process left under the names is cut, its index of aborted transactions goes; others stay. */
+/* What a dead process left under the names is cut, its index of aborted transactions goes; others stay, and so does a log
+ * that holds anything, with all that belongs to it: who asks for a new segment there is wrong. */
 static void test_made(void)
 {
     begin();
     for (int file = 0; file < MPB_ALL_SEGMENT_FILES; file++) {
-        put(7, file, false, 33);
+        put(7, file, false, file == MPB_FILE_LOG ? 0 : 33);
         put(8, file, false, 33);
     }
     no_descriptor_lost(&f);
+    CHECK_EQ(mpb_segment_create(&f.log, row, 8), -EEXIST);
+    CHECK_EQ(mpb_segment_unmake(&f.log, row, 8), 0);
     CHECK_EQ(mpb_segment_create(&f.log, row, 7), 0);
     for (int file = 0; file < MPB_ALL_SEGMENT_FILES; file++) {
         CHECK_EQ(length_of(7, file, false), file == MPB_FILE_TXN_INDEX ? -1 : 0);
@@ -123,6 +126,60 @@ static void test_made(void)
     CHECK_EQ(mpb_segment_unlink(&f.log, row, 8), -ENOENT);
     row->log_dir = 0;
     CHECK_EQ(length_of(8, 0, false), 33);
+    end();
+}
+
+/* What is no file of ours is neither opened for ever nor followed, made into one, or removed. */
+static void test_made_where_something_else_is(void)
+{
+    char path[MPB_SEGMENT_PATH_BYTES];
+    struct stat status;
+    begin();
+    mpb_segment_path(path, row, 50, MPB_FILE_LOG, false);
+    CHECK_EQ(mkfifoat(f.log.dir_fd[0], path, 0600), 0);
+    CHECK_EQ(mpb_segment_create(&f.log, row, 50), -EEXIST);
+    mpb_segment_path(path, row, 51, MPB_FILE_LOG, false);
+    CHECK_EQ(symlinkat("nowhere", f.log.dir_fd[0], path), 0);
+    CHECK_EQ(mpb_segment_create(&f.log, row, 51), -ELOOP);
+    mpb_segment_path(path, row, 52, MPB_FILE_LOG, false);
+    CHECK_EQ(mkdirat(f.log.dir_fd[0], path, 0700), 0);
+    CHECK_EQ(mpb_segment_create(&f.log, row, 52), -EISDIR);
+    for (int base = 50; base <= 52; base++) {
+        CHECK_EQ(mpb_segment_unmake(&f.log, row, base), 0);
+        mpb_segment_path(path, row, base, MPB_FILE_LOG, false);
+        CHECK(fstatat(f.log.dir_fd[0], path, &status, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(status.st_mode));
+        CHECK_EQ(length_of(base, MPB_FILE_INDEX, false), -1);
+    }
+    no_descriptor_lost(&f);
+    end();
+}
+
+/* Of a roll that was not committed: gone, unless the log holds anything. */
+static void test_unmade(void)
+{
+    begin();
+    CHECK_EQ(mpb_segment_create(&f.log, row, 60), 0);
+    for (int tries = 0; tries < 2; tries++)
+        CHECK_EQ(mpb_segment_unmake(&f.log, row, 60), 0);
+    for (int file = 0; file < MPB_ALL_SEGMENT_FILES; file++)
+        CHECK_EQ(length_of(60, file, false), -1);
+    put(61, MPB_FILE_LOG, false, 1);
+    put(61, MPB_FILE_INDEX, false, 0);
+    CHECK_EQ(mpb_segment_unmake(&f.log, row, 61), 0);
+    CHECK(length_of(61, MPB_FILE_LOG, false) == 1 && length_of(61, MPB_FILE_INDEX, false) == 0);
+    put(62, MPB_FILE_LOG, false, 0);
+    let_fail(MPB_IO_OPEN, 0, EIO, 1);
+    CHECK_EQ(mpb_segment_unmake(&f.log, row, 62), -EIO);
+    let_fail(MPB_IO_STATUS, 0, EIO, 1);
+    CHECK_EQ(mpb_segment_unmake(&f.log, row, 62), -EIO);
+    let_fail(MPB_IO_OPEN, 0, EMFILE, 1);
+    CHECK_EQ(mpb_segment_unmake(&f.log, row, 62), 0);
+    mpb_io_fault = NULL;
+    CHECK_EQ(length_of(62, MPB_FILE_LOG, false), -1);
+    no_descriptor_lost(&f);
+    row->log_dir = f.log.dir_count;
+    CHECK_EQ(mpb_segment_unmake(&f.log, row, 62), -ENOENT);
+    row->log_dir = 0;
     end();
 }
 
@@ -336,6 +393,8 @@ int main(void)
 {
     test_names();
     test_made();
+    test_made_where_something_else_is();
+    test_unmade();
     test_made_at_the_limit_of_descriptors();
     test_files_go(false);
     test_files_go(true);

@@ -242,11 +242,15 @@ static void names_and_modes(void)
     CHECK(fd == next && asked_mode == 0644);
     mpb_io_close(fd);
     CHECK(next_descriptor() == next && mpb_io_make_dir(at, "directory") == 0 && asked_mode == 0755);
-    CHECK(mpb_io_list(at, ".", see, &seen) == 0 && seen == 2);
+    CHECK(mkfifoat(at, "fifo", 0600) == 0 && symlinkat("nowhere", at, "lost") == 0 &&
+          symlinkat("file", at, "link") == 0);
+    CHECK(mpb_io_list(at, ".", see, &seen) == 0 && seen == 2); /* the file, and the link to it */
     answer = -7;
     CHECK(mpb_io_list(at, ".", see, &seen) == -7 && seen == 3);
     answer = 1;
     CHECK(mpb_io_list(at, ".", see, &seen) == 1 && seen == 4);
+    for (const char *const *name = (const char *const[]){"fifo", "lost", "link", NULL}; *name != NULL; name++)
+        CHECK_EQ(mpb_io_unlink(at, *name), 0);
     CHECK_EQ(mpb_io_list(at, "nowhere", see, &seen), -ENOENT);
     CHECK_EQ(mpb_io_list(at, "file", see, &seen), -ENOTDIR);
     no_memory = true;

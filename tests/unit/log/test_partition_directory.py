@@ -99,6 +99,21 @@ def test_log_bytes_tell_an_empty_log_from_none(tmp_path):
     assert partition_directory.log_bytes(str(tmp_path), "a-0") == 5
 
 
+def test_what_is_no_file_hides_no_log_and_is_none(tmp_path):
+    """A link to nowhere once made a log count as missing, and an empty one was made in its place."""
+    partition_directory.prepare(str(tmp_path), "a-0", ID)
+    (tmp_path / "a-0/latest.log").symlink_to("/nowhere")
+    (tmp_path / "a-0/notes.log").write_text("somebody's")
+    assert partition_directory.log_bytes(str(tmp_path), "a-0") is None
+    (tmp_path / f"a-0/{0:020d}.log").write_bytes(b"12345")
+    (tmp_path / f"a-0/{7:020d}.log").symlink_to("/nowhere")
+    assert partition_directory.log_bytes(str(tmp_path), "a-0") == 5
+    (tmp_path / f"a-0/{0:020d}.log").unlink()
+    assert partition_directory.log_bytes(str(tmp_path), "a-0") == 0, "nothing is made under a name that is taken"
+    (tmp_path / "b-0").touch()
+    assert partition_directory.log_bytes(str(tmp_path), "b-0") == 0
+
+
 def test_a_retired_name_carries_the_id_and_fits_a_file_name():
     assert partition_directory.retired_name("orders-0", ID, "-delete") == f"orders-0.{ID.hex()}-delete"
     longest = partition_directory.retired_name("t" * 249 + "-12345", ID, "-stray")
