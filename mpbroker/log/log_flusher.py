@@ -4,7 +4,8 @@ With `mpbroker.log.flush=commit` every partition with unsynced records is synced
 whatever gathered meanwhile going with the next sync, and then the handlers that wait for it are rung. Otherwise, as
 Kafka, a log is synced behind each roll and, if `log.flush.scheduler.interval.ms` is set, when its records have waited
 for `flush.ms` (`flush.messages` is the appending handler's business). A failed sync is never repeated: the log
-directory goes offline. Syncs run beside each other (sync_pool.py): a slow one delays no other partition.
+directory goes offline. Syncs run beside each other (sync_pool.py): a slow one delays no other partition. With several
+log directories this job of each has a thread (flush_thread.py), so that a slow one's other jobs do not, either.
 """
 
 from collections.abc import Callable, Iterable

@@ -5,11 +5,14 @@ never far away. It writes no record and holds a partition's lock only within sin
 successor finds all it needs in shared memory and in the directories.
 """
 
+import queue
 import resource
 import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
+
+from msgspec import structs
 
 from mpbroker._native import Log
 from mpbroker.config.broker_config import BrokerConfig
@@ -20,6 +23,8 @@ from mpbroker.log.deleted_open import DeletedOpen
 from mpbroker.log.disk import patiently
 from mpbroker.log.epoch_files import EpochFiles
 from mpbroker.log.failed_calls import FailedCalls
+from mpbroker.log.flush_thread import OPEN_SEGMENTS as FLUSH_OPEN_SEGMENTS
+from mpbroker.log.flush_thread import FlushThread
 from mpbroker.log.keeper_context import IoFailures, KeeperContext
 from mpbroker.log.kept_partitions import KeptPartition, KeptPartitions
 from mpbroker.log.log_cleaner import OPEN_SEGMENTS as CLEANER_OPEN_SEGMENTS
@@ -64,6 +69,7 @@ def main(ctx: ProcessContext) -> None:
         log.repair_slot(ctx.slot)
         ctx.core.ring_everybody()  # the predecessor may have died between a sync and ringing who waited for it
     keeper, removed_files = keepers(ctx, log), RemovedFiles(log, SystemClock())
+    flushing = flush_thread(ctx, keeper) if len(ctx.data_dirs) > 1 else None
     ctx.running()
     while not ctx.stop_requested():
         row.beat()
@@ -72,18 +78,40 @@ def main(ctx: ProcessContext) -> None:
         ctx.log.tick()
         keeper.do_work()
         removed_files.give_back()
-        ctx.core.wait_service(ctx.slot, min(WAIT_MS, max(1, keeper.remaining_ms())))
+        wait_ms = min(WAIT_MS, max(1, keeper.remaining_ms()))
+        if flushing is None:
+            ctx.core.wait_service(ctx.slot, wait_ms)
+        else:
+            flushing.wait(wait_ms)
     row.set_state(ProcessState.STOPPING)
+    if flushing is not None:
+        flushing.stop()
     clean = keeper.stop()
     log.close()
     if not clean:
         raise SystemExit(EXIT_NOT_CLEAN)  # the broker then exits with 1, too
 
 
+def flush_thread(ctx: ProcessContext, keeper: LogKeepers) -> FlushThread:
+    """Begun: it flushes for all log directories."""
+    made = FlushThread(
+        keeper.flush,
+        lambda: bool(ctx.core.wait_service(ctx.slot, min(WAIT_MS, max(1, keeper.flush_remaining_ms())))),
+        lambda: ctx.core.ring_service(ctx.slot),
+        ctx.wakeup_fd,
+        ctx.drain_wakeups,
+    )
+    made.start()
+    return made
+
+
 def keepers(ctx: ProcessContext, log: Log) -> LogKeepers:
     """One for each log directory that can be used. Those that could not at the start are said."""
     signs = JoinedSigns(ctx.process_row.set_trouble, partial(_set_gauge, ctx.process_row))
     cleaning = threading.Lock()
+    flush_log = None
+    if len(ctx.data_dirs) > 1:
+        flush_log = patiently(Log, ctx.core, list(ctx.data_dirs), ctx.slot, FLUSH_OPEN_SEGMENTS)
     made: list[LogKeeper] = []
     for number, path in enumerate(ctx.data_dirs):
         if number != FIRST and not log.log_dir_online(number):
@@ -100,6 +128,7 @@ def keepers(ctx: ProcessContext, log: Log) -> LogKeepers:
                 context,
                 lambda: Log(ctx.core, list(ctx.data_dirs), ctx.slot, CLEANER_OPEN_SEGMENTS),
                 lambda: ctx.core.ring_service(ctx.slot),
+                flush_log,
             )
         )
     mover = None
@@ -180,19 +209,24 @@ class Job(Protocol):
 
 
 class LogKeeper:
-    """All jobs of one data directory."""
+    """All jobs of one data directory. `flush_log`: of the thread that calls `flush`; None: it flushes between jobs."""
 
     def __init__(
         self,
         keeper: KeeperContext,
         cleaner_log: Callable[[], Log] | None = None,
         ring: Callable[[], None] = lambda: None,
+        flush_log: Log | None = None,
     ) -> None:
-        self.keeper = self._keeper = keeper
+        self.keeper = self._keeper = self._flush_keeper = keeper
+        if flush_log is not None:  # what the process waits for is the main thread's to say
+            self._flush_keeper = structs.replace(keeper, log=flush_log, waiting=lambda _: None)
+        self._is_flushed_beside = flush_log is not None
+        self._synced: queue.SimpleQueue[int] = queue.SimpleQueue()  # rows
         keeper.partitions.refresh()
         self._by_ordinal: dict[int, KeptPartition] = {}
         self.snapshots = ProducerSnapshots(keeper)
-        self.flusher = LogFlusher(keeper, self._flushed)
+        self.flusher = LogFlusher(self._flush_keeper, self._synced.put)
         self.deleted_open = DeletedOpen(keeper)
         self.deletion = SegmentDeletion(keeper, self.deleted_open.removed)
         self.retention = LogRetention(keeper, self._removed)
@@ -232,7 +266,7 @@ class LogKeeper:
         self.deleted_open.removed()
 
     def do_work(self) -> None:
-        """One turn of every job; the flush between any two, because requests may wait for it."""
+        """One turn of every job; between any two the flush, which requests may wait for, unless it has a thread."""
         if self._keeper.partitions.refresh():
             self._topics_changed()
             self.checkpoints.topics_changed()
@@ -240,8 +274,19 @@ class LogKeeper:
         for job in self._jobs:
             if self.offline.failed:
                 return  # nothing is written there any more
-            self.flusher.do_work()
+            if not self._is_flushed_beside:
+                self.flusher.do_work()
+            self._look_at_synced()
             self._attempt(job)
+
+    def flush(self) -> None:
+        """One turn of the flusher alone, in the thread that `flush_log` is of."""
+        if self._flush_keeper.log.log_dir_online(self._keeper.log_dir):
+            self.flusher.do_work()
+
+    def flush_remaining_ms(self) -> int:
+        """Until it may have something to do by itself."""
+        return self.flusher.remaining_ms()
 
     def _attempt(self, job: Job) -> None:
         """A job that fails must not take the flush with it."""
@@ -255,11 +300,12 @@ class LogKeeper:
         """Until some job has something to do, as far as it knows by itself."""
         if self.offline.failed:
             return WAIT_MS
-        return min(job.remaining_ms() for job in (*self._jobs, self.flusher))
+        jobs = self._jobs if self._is_flushed_beside else (*self._jobs, self.flusher)
+        return min(job.remaining_ms() for job in jobs)
 
     def use_config(self, config: BrokerConfig) -> None:
         """The broker's settings were read again."""
-        self._keeper.config = config
+        self._keeper.config = self._flush_keeper.config = config
         self._keeper.partitions.use_config(config)
         self._topics_changed()
 
@@ -274,7 +320,9 @@ class LogKeeper:
         self._by_ordinal = {partition.ordinal: partition for partition in self._keeper.partitions.all}
         self.snapshots.forget({(partition.topic_id, partition.partition) for partition in self._keeper.partitions.all})
 
-    def _flushed(self, ordinal: int) -> None:
-        partition = self._by_ordinal.get(ordinal)
-        if partition is not None:
-            self.snapshots.look(partition)
+    def _look_at_synced(self) -> None:
+        """A snapshot where a log has rolled."""
+        while not self._synced.empty():
+            partition = self._by_ordinal.get(self._synced.get())
+            if partition is not None:
+                self.snapshots.look(partition)

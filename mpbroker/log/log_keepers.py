@@ -18,6 +18,14 @@ class OneKeeper(Protocol):
         """One turn."""
         ...
 
+    def flush(self) -> None:
+        """One turn of its flusher, where that has a thread."""
+        ...
+
+    def flush_remaining_ms(self) -> int:
+        """Until a flush may be due."""
+        ...
+
     def remaining_ms(self) -> int:
         """Until something is due."""
         ...
@@ -60,6 +68,15 @@ class LogKeepers:
             keeper.do_work()
         if self._mover is not None:
             self._mover.do_work()
+
+    def flush(self) -> None:
+        """One turn of each flusher, in the thread that has them (flush_thread.py)."""
+        for keeper in self._keepers:
+            keeper.flush()
+
+    def flush_remaining_ms(self) -> int:
+        """Until a flush may be due in one of them."""
+        return min(keeper.flush_remaining_ms() for keeper in self._keepers)
 
     def remaining_ms(self) -> int:
         """Until something is due in one of them."""

@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from mpbroker.log.checkpoint_file import HIGH_WATERMARK
 from mpbroker.log.clean_shutdown import MARKER
 from tests.harness import slow_disk
 from tests.harness.broker import Broker, wait_until
@@ -64,6 +65,38 @@ def test_a_partition_with_a_slow_disk_delays_no_acknowledgement_of_another(tmp_p
             assert quick.flush(10) == 0
         assert len(slow) == 1, "the slow one is not acknowledged yet: ten of the other were, meanwhile"
         assert slow.flush(20) == 0
+
+
+def test_a_slow_log_directory_delays_no_acknowledgement_of_another(tmp_path, preload):
+    """Its checkpoints are synced, too, again and again: with each of them all acknowledgements once waited."""
+    slow_ms, second = 1000, str(tmp_path / "second")
+    often = {"log.flush.offset.checkpoint.interval.ms": 100, "replica.high.watermark.checkpoint.interval.ms": 100}
+    broker = Broker(
+        tmp_path,
+        env=slow_disk.slow_env(preload, second, slow_ms),
+        overrides={"mpbroker.log.flush": "commit", "log.initial.task.delay.ms": 0} | often,
+        further_dirs=[second],
+    )
+    broker.start()
+    try:
+        create(broker, "t", 2)  # one in each directory
+        slow = next(at for at in range(2) if (tmp_path / "second" / f"t-{at}").exists())
+        assert (broker.data_dir / f"t-{1 - slow}").exists()
+        wanted = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all", "log_level": 0})
+        quick = RawProducer("127.0.0.1", broker.port(), "t")
+        checkpoints, took_s = set(), []
+        while len(checkpoints) < 2:
+            wanted.produce("t", b"v", partition=slow)
+            wanted.poll(0)
+            asked = time.monotonic()
+            assert quick.produce(1 - slow, [b"v"]).error == 0
+            took_s.append(time.monotonic() - asked)
+            checkpoints |= {path.stat().st_mtime_ns for path in (tmp_path / "second").glob(HIGH_WATERMARK)}
+            time.sleep(0.01)
+        assert max(took_s) < slow_ms / 1000, sorted(took_s)[-5:]
+        quick.close()
+    finally:
+        broker.destroy()  # to stop it cleanly takes a dozen syncs
 
 
 def test_nobody_is_answered_before_a_slow_recovery_has_ended(tmp_path, preload):

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from mpbroker._native import Log
 from mpbroker.log import log_keeper
 from mpbroker.log.log_keeper import LogKeeper
 from tests.unit.log.log_world import config_of
@@ -39,6 +40,32 @@ def test_a_roll_is_followed_by_a_sync_and_a_snapshot(world):
     keeper.do_work()
     assert world.state(partition).flushed_offset == 5
     assert world.files(partition, ".snapshot") == [f"{5:020d}.snapshot"]
+
+
+def test_where_a_thread_flushes_the_jobs_do_not(world, monkeypatch):
+    """But look whether what it synced has rolled; and time is up for either by itself."""
+    partition, config = world.create(), config_of("mpbroker.log.flush=commit")
+    flush_log = Log(world.core, [str(world.path)], 2)
+    keeper = LogKeeper(world.keeper(), flush_log=flush_log)
+    assert keeper.flusher._keeper.log is flush_log and keeper.flush_remaining_ms() < 1000
+    keeper.use_config(config)
+    assert keeper.flush_remaining_ms() == 1000
+    world.fill(partition, 3)
+    world.roll(partition)
+    world.fill(partition, 5)
+    keeper.do_work()
+    assert world.state(partition).flushed_offset == 0
+    keeper.flush()
+    assert world.state(partition).flushed_offset == 5 and not world.files(partition, ".snapshot")
+    keeper.do_work()
+    assert world.files(partition, ".snapshot")
+    monkeypatch.setattr(keeper.flusher, "remaining_ms", lambda: 0)
+    assert keeper.remaining_ms() > 0 == keeper.flush_remaining_ms()
+    world.fill(partition, 7)
+    world.log.fail_log_dir(0)
+    keeper.flush()
+    assert keeper._synced.empty(), "of a directory that is offline nothing is synced"
+    flush_log.close()
 
 
 def test_it_need_not_look_again_at_once_when_nothing_is_due(world):

@@ -1,5 +1,7 @@
 """Several directories as one process: troubles and gauges joined, a stop of each."""
 
+from types import SimpleNamespace
+
 from mpbroker.log.log_keepers import JoinedSigns, LogKeepers
 from mpbroker.shm.troubles import Trouble
 
@@ -30,6 +32,16 @@ def test_each_has_its_turn_and_is_stopped_whatever_becomes_of_the_others():
     assert both.remaining_ms() == 50
     assert not both.stop()
     assert first.seen == second.seen == ["work", "config", "stop"]
+
+
+def test_a_flush_is_of_all_of_them_and_due_with_the_first():
+    done = []
+    keepers = [
+        SimpleNamespace(flush=lambda at=at: done.append(at), flush_remaining_ms=lambda at=at: at) for at in (70, 30)
+    ]
+    both = LogKeepers(keepers)
+    both.flush()
+    assert done == [70, 30] and both.flush_remaining_ms() == 30
 
 
 def test_a_trouble_stays_while_one_has_it_and_gauges_are_summed():

@@ -60,8 +60,8 @@ class World:
             pid=slot if slot < 2 else 0, counter=lambda _: 10 + slot, log_errno=5, log_errno_row=slot
         )
 
-    def keeper(self, context, make_log, ring):
-        self.made.append(SimpleNamespace(keeper=context, make_log=make_log, ring=ring))
+    def keeper(self, context, make_log, ring, flush_log):
+        self.made.append(SimpleNamespace(keeper=context, make_log=make_log, ring=ring, flush_log=flush_log))
         return self.made[-1]
 
 
@@ -71,7 +71,7 @@ def test_a_broker_with_one_directory_has_one_keeper_and_no_mover(monkeypatch):
     assert mover is None and [one.keeper.data_dir for one in made] == ["/a"]
     context = made[0].keeper
     assert context.trouble == world.row.set_trouble and context.partitions == ("partitions", None)
-    assert context.cleaning is None
+    assert context.cleaning is made[0].flush_log is None
     made[0].ring()
     assert world.done == [("ring", SLOT)] and made[0].make_log()[:4] == ("log", world.ctx.core, ["/a"], SLOT)
 
@@ -83,6 +83,7 @@ def test_of_several_directories_each_has_its_own_and_a_mover_between_them(monkey
     assert [one.keeper.partitions for one in made] == [("partitions", 0), ("partitions", 1)]
     first, second = (one.keeper for one in made)
     assert first.cleaning is second.cleaning is not None
+    assert made[0].flush_log is made[1].flush_log and made[0].flush_log[0] == "log", "one thread has it"
     assert [first.is_mine(ordinal) for ordinal in (4, 5)] == [True, False] == [not second.is_mine(o) for o in (4, 5)]
     first.trouble(Trouble.APPENDS_REFUSED, True)
     second.trouble(Trouble.APPENDS_REFUSED, False)
@@ -166,3 +167,33 @@ def test_the_process_works_until_it_is_asked_to_stop_and_then_stops_cleanly(monk
         *begun, "running", *turn, ("wait", SLOT, 1), "beat", "config", *turn[1:], ("wait", SLOT, 5), *turn,
         ("wait", SLOT, WAIT_MS), ProcessState.STOPPING, "stop", "closed",
     ]  # fmt: skip
+
+
+def test_of_several_directories_a_thread_flushes_and_waits_for_the_bell(monkeypatch):
+    """The main thread waits for that one, and ends it before the logs are stopped."""
+    world, given = World(monkeypatch, "/a", "/b"), []
+    note, ctx = world.done.append, world.ctx
+    log = SimpleNamespace(close=lambda: note("closed"), close_stale=lambda: None)
+    keeper = SimpleNamespace(
+        do_work=lambda: note("work"), remaining_ms=lambda: 7, stop=lambda: note("stop") or True,
+        flush=lambda: note("flush"), flush_remaining_ms=lambda: 10**9,
+    )  # fmt: skip
+    thread = SimpleNamespace(
+        start=lambda: note("begun"), wait=lambda ms: note(("waited", ms)), stop=lambda: note("ended")
+    )
+    monkeypatch.setattr(module, "keepers", lambda *_: keeper)
+    monkeypatch.setattr(module, "Log", lambda *_: log)
+    monkeypatch.setattr(module, "FlushThread", lambda *words: given.extend(words) or thread)
+    stops = iter((False, True))
+    ctx.stop_requested, ctx.take_reload, ctx.running = lambda: next(stops), lambda: None, lambda: note("running")
+    ctx.core.wait_service = lambda slot, ms: note(("wait", slot, ms)) or 1
+    ctx.wakeup_fd, ctx.drain_wakeups = 5, "drain"
+    module.main(ctx)
+    assert world.done == [
+        "begun", "running", "beat", "tick", "work", ("waited", 7), ProcessState.STOPPING, "ended", "stop", "closed",
+    ]  # fmt: skip
+    flush, bell, ring, *signals = given
+    world.done.clear()
+    flush()
+    assert bell() is True and ring() is None and signals == [5, "drain"]
+    assert world.done == ["flush", ("wait", SLOT, WAIT_MS), ("ring", SLOT)]
