@@ -183,8 +183,14 @@ class ControllerRecovery:
                         self._create(topic, partition, ordinal, name, place.log_dir)
                 topic.ordinals.append(ordinal)
         if to_load:
-            self._logs.load(to_load)
+            self._pass_producer_ids(self._logs.load(to_load))
         self._check_shown(to_load)
+
+    def _pass_producer_ids(self, highest: int) -> None:
+        """A store that is new (`adopt`) or an older copy would give ids out again: a log takes the first records of a
+        second producer with an id for duplicates, which are acknowledged and not written."""
+        if self._store.pass_producer_ids(highest):
+            self._log.info("producer_ids_passed", highest=highest, why="the logs know ids that the store did not")
 
     def _allocate(self) -> int:
         try:

@@ -19,6 +19,7 @@ from mpbroker.metadata.meta_store import (
     Committed,
     Delete,
     DeletePrefix,
+    Entry,
     MetaStore,
     ModRev,
     Op,
@@ -247,15 +248,30 @@ class ControllerStore:
         died with the first one may have given ids of it to other clients, and an id given out twice would be fatal,
         while a block nobody uses costs nothing of 2^63.
         """
-        key = self._keys.producer_id_block
-        _, entry = self._store.get(key)
-        first = 0 if entry is None else decode_record(ProducerIdBlock, entry.value, key).next_id
+        entry, first = self._next_producer_id()
         if first > MAX_PRODUCER_ID - PRODUCER_ID_BLOCK:
             return None
-        check: Check = Absent(key) if entry is None else Value(key, entry.value)
-        block = encode_record(ProducerIdBlock(first + PRODUCER_ID_BLOCK))
-        self._commit([check], [Put(key, block)], "allocate producer ids")
+        self._begin_producer_ids(entry, first + PRODUCER_ID_BLOCK, "allocate producer ids")
         return first
+
+    def pass_producer_ids(self, highest: int) -> bool:
+        """No id up to that one is handed out; whether any would have been. Not of ids that no broker comes to: somebody
+        chose them, and for the sake of one there would be none left."""
+        entry, first = self._next_producer_id()
+        if not first <= highest <= MAX_PRODUCER_ID // 2:
+            return False
+        self._begin_producer_ids(entry, highest + 1, "pass producer ids")
+        return True
+
+    def _next_producer_id(self) -> tuple[Entry | None, int]:
+        key = self._keys.producer_id_block
+        _, entry = self._store.get(key)
+        return entry, 0 if entry is None else decode_record(ProducerIdBlock, entry.value, key).next_id
+
+    def _begin_producer_ids(self, entry: Entry | None, first: int, tag: str) -> None:
+        key = self._keys.producer_id_block
+        check: Check = Absent(key) if entry is None else Value(key, entry.value)
+        self._commit([check], [Put(key, encode_record(ProducerIdBlock(first)))], tag)
 
     def close(self) -> None:
         """Close the store."""

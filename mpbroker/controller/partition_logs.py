@@ -185,14 +185,16 @@ class PartitionLogs:
             return False
         return partition_directory.read_topic_id(os.path.join(home.path, name)) in (topic_id, None)
 
-    def load(self, partitions: Sequence[PartitionToLoad]) -> None:
-        """Recover and publish them, one log directory after the other."""
+    def load(self, partitions: Sequence[PartitionToLoad]) -> int:
+        """Recover and publish them, one log directory after the other; returns the highest producer id in them, or
+        −1."""
         for home in self._homes:
             mine = [partition for partition in partitions if partition.log_dir == home.log_dir]
             if mine and home.load is not None:
                 home.load(mine)
         for partition in partitions:
             self._settle(partition.ordinal, partition.log_dir)
+        return max((home.load.highest_producer_id for home in self._homes if home.load is not None), default=-1)
 
     def show_offline(self, partition: PartitionToLoad) -> int:
         """A row for a partition whose log directory cannot be used; returns a Kafka error code."""

@@ -54,7 +54,8 @@ class PartitionToLoad(NamedTuple):
 class LogLoader:
     """Loads partitions of one data directory. Made once per controller process, before anything is written.
 
-    `last_stop`: whether the broker that last wrote here stopped cleanly. OSError: the directory cannot be used at all.
+    `last_stop`: whether the broker that last wrote here stopped cleanly; `highest_producer_id`: of those that the
+    loaded logs know, −1: none. OSError: the directory cannot be used at all.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class LogLoader:
         self._log_starts = Checkpointed(data_dir, LOG_START, events)
         self._high_watermarks = Checkpointed(data_dir, HIGH_WATERMARK, events)
         self._unsound: list[str] = []  # index files
+        self.highest_producer_id = -1
 
     def __call__(self, partitions: Sequence[PartitionToLoad]) -> None:
         """Recover and publish each of them. KafkaError: a row could not be written."""
@@ -119,6 +121,7 @@ class LogLoader:
             self._publish(partition, {})
             self._check(partition, self._log.set_flags(partition.ordinal, PARTITION_EXISTS, 0))
             return False
+        self.highest_producer_id = max(self.highest_producer_id, max(recovered.producers, default=-1))
         self._unsound += recovered.unsound
         for _ in recovered.unsound:
             self._count("recovery_doubts")

@@ -64,6 +64,8 @@ class EmptyLogs:
         self.memory.set_flags(ordinal, (who.flags | set) & ~clear)
         return 0
 
+    highest_producer_id = -1
+
     def written_up_to(self, topic: str, partition: int) -> int:
         return self.written.get((topic, partition), 0)
 

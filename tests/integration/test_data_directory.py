@@ -206,6 +206,28 @@ def test_adopted_groups_keep_their_offsets_and_transactions_go_on(filled):
     assert "offsets_topic_not_created" not in filled.log()
 
 
+@pytest.mark.parametrize("older", [False, True], ids=["adopted", "an older store put back"])
+def test_producer_ids_in_the_logs_are_not_given_out_again(tmp_path, older):
+    """The new producer's first records were taken for duplicates of the old one's: acknowledged, and not written."""
+    broker, copy = Broker(tmp_path / "b"), tmp_path / "metadata.db"
+    with broker:
+        create(broker, "orders", **{"retention.ms": "-1"})
+    shutil.copy(broker.data_dir / "metadata.db", copy)
+    produce = {"acks": "all", "enable.idempotence": True, "linger.ms": 100}
+    for life in range(2):
+        if life:
+            (broker.data_dir / "metadata.db").unlink()
+            shutil.copy(copy, broker.data_dir / "metadata.db") if older else adopt(broker)
+        with broker:
+            producer = Producer({"bootstrap.servers": broker.bootstrap, **produce})
+            for number in range(RECORDS):
+                producer.produce("orders", b"%d" % number, partition=0)
+            assert producer.flush(15) == 0
+            assert len(read(broker, "orders", RECORDS * (life + 1))) == RECORDS * (life + 1)
+    with broker:
+        assert broker.log().count("producer_ids_passed") == 1, "once"
+
+
 def test_a_store_of_another_cluster_is_refused(filled):
     meta = filled.data_dir / "meta.properties"
     text = meta.read_text()

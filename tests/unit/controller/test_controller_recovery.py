@@ -237,12 +237,13 @@ def test_each_partition_of_a_start_is_kept_loaded_made_or_shown_offline(loaded):
         allocate=lambda: next(free), who=lambda ordinal: SimpleNamespace(topic_id=b"T" if loaded else bytes(16))
     )
     logs = SimpleNamespace(
-        find=lambda topic, partition: places[partition], load=note("load"),
+        find=lambda topic, partition: places[partition], load=note("load", 4711),
         create=note("create"), show_offline=lambda found: done.append(("offline", found.dir, found.ordinal)) or 0,
     )  # fmt: skip
     line = lambda event, **fields: done.append((event, fields.get("error")))  # noqa: E731
     made = recovery(
-        rows=rows, logs=logs, count=counted.append, log=SimpleNamespace(error=line, warning=line),
+        rows=rows, logs=logs, count=counted.append, log=SimpleNamespace(error=line, warning=line, info=line),
+        store=SimpleNamespace(pass_producer_ids=note("ids", True)),
         settings_of=lambda configs: ("settings", configs),
     )  # fmt: skip
     topic = SimpleNamespace(id=b"T", name="t", replicas=[[0]] * 4, row=5, ordinals=[], configs={"a": "b"})
@@ -257,7 +258,7 @@ def test_each_partition_of_a_start_is_kept_loaded_made_or_shown_offline(loaded):
     assert done == [
         ("log_directory_missing", None), ("create", topic, 2, 22, 3),
         ("partition_offline", "gone"), ("offline", "t-3", 23),
-        ("load", [found]),
+        ("load", [found]), ("ids", 4711), ("producer_ids_passed", None),
     ]  # fmt: skip
     assert counted == ["partitions_offline_at_start"]
 

@@ -44,6 +44,16 @@ def test_producer_ids_are_given_out_once_and_not_beyond_the_last():
         assert kept.allocate_producer_ids() == (first if given else None)
 
 
+def test_producer_ids_that_logs_know_are_not_given_out_again():
+    kept = ControllerStore(MemoryStore(), KEYS, 1)
+    assert not kept.pass_producer_ids(-1) and kept.pass_producer_ids(0)
+    assert kept.pass_producer_ids(4711) and not kept.pass_producer_ids(4711) and not kept.pass_producer_ids(17)
+    assert [kept.allocate_producer_ids() for _ in range(2)] == [4712, 4712 + PRODUCER_ID_BLOCK]
+    assert not kept.pass_producer_ids(4712 + 2 * PRODUCER_ID_BLOCK - 1), "the last that was given out"
+    assert not kept.pass_producer_ids(MAX_PRODUCER_ID) and kept.pass_producer_ids(MAX_PRODUCER_ID // 2)
+    assert kept.allocate_producer_ids() == MAX_PRODUCER_ID // 2 + 1
+
+
 def test_a_topic_that_is_deleted_leaves_nothing_but_its_deletion():
     store = MemoryStore()
     kept = ControllerStore(store, KEYS, 1)

@@ -38,6 +38,7 @@ class Loader:
 
     def __init__(self) -> None:
         self.written = 0
+        self.highest_producer_id = -1
 
     def written_up_to(self, topic, partition):
         return self.written
@@ -195,7 +196,8 @@ def test_partitions_are_loaded_directory_by_directory_and_count_where_they_lie(t
     first, *further = [Home(n, str(tmp_path / name), name, loaders[n]) for n, name in enumerate("abc")]
     made = PartitionLogs(logs, first.path, first.load, lambda: 0, lambda name: None, further, first.id)
     rows = [SimpleNamespace(ordinal=10 + n, log_dir=log_dir) for n, log_dir in enumerate((2, 0, 2, 1))]
-    made.load(rows)
+    loaders[2].highest_producer_id = 7
+    assert made.load(rows) == 7
     assert (loaders[0].given, loaders[2].given) == ([[11]], [[10, 12]])
     made.load([rows[3]])
     assert (loaders[0].given, loaders[2].given) == ([[11]], [[10, 12]]), "nothing of theirs"

@@ -111,7 +111,7 @@ def test_repeated_batches_are_recognised_after_a_crash(world):
 def test_producers_come_back_from_the_snapshot_of_a_clean_stop(world):
     partition = filled(world)
     assert LogKeeper(world.keeper()).stop()
-    world.reboot()
+    assert world.reboot().highest_producer_id == 8
     assert world.append(partition, producer_id=7, producer_epoch=0, base_sequence=29).duplicate
     assert world.append(partition, producer_id=8, producer_epoch=0, base_sequence=30).base_offset == 60
     assert world.append(partition, producer_id=7, producer_epoch=0, base_sequence=31).error == 45
