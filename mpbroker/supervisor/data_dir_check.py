@@ -15,6 +15,7 @@ from mpbroker.metadata.keys import STORE_FILE
 from mpbroker.metadata.topic_names import CLUSTER_METADATA_TOPIC
 
 KEY: Final = "log.dirs"
+_BOOTSTRAP: Final = "bootstrap.checkpoint"  # of a directory that Kafka formatted
 _ADOPT: Final = "`mpbroker adopt {path}` takes its topics in; or name another directory"
 
 
@@ -25,23 +26,25 @@ def check(path: str, shared_store: str | None = None) -> None:
         return
     _check_rights(path)
     has_store = os.path.exists(os.path.join(path, STORE_FILE))
-    if not has_store and os.path.isdir(os.path.join(path, f"{CLUSTER_METADATA_TOPIC}-0")):
+    if not has_store and (is_of_kraft(path) or os.path.exists(os.path.join(path, _BOOTSTRAP))):
         raise _refusal(path, "is a data directory of Apache Kafka", _ADOPT)
     records = first_with_records(path)
-    if not os.path.exists(os.path.join(path, data_dir.META_FILE)) and (has_store or records):
+    partition = records if has_store else first_partition(path)
+    if not os.path.exists(os.path.join(path, data_dir.META_FILE)) and (has_store or partition):
         raise _refusal(
             path,
-            f"holds {records or STORE_FILE} but no {data_dir.META_FILE}",
+            f"holds {partition or STORE_FILE} but no {data_dir.META_FILE}",
             f"put a copy of {data_dir.META_FILE} back; or `mpbroker adopt {{path}}` writes it anew",
         )
-    if records and not has_store and shared_store is None:
+    is_unnamed = bool(partition) and not has_store and shared_store is None
+    if not has_store and not (is_unnamed and records) and data_dir.is_of_zookeeper(path):
+        raise _refusal(path, "is a data directory of Apache Kafka with ZooKeeper", _ADOPT)
+    if is_unnamed:  # empty ones would be taken for leftovers of ours
         raise _refusal(
             path,
-            f"holds {records} but no {STORE_FILE}, which names the topics",
+            f"holds {partition} but no {STORE_FILE}, which names the topics",
             f"put a copy of {STORE_FILE} (and of {STORE_FILE}-wal, if there is one) back; or {_ADOPT}",
         )
-    if not has_store and data_dir.is_of_zookeeper(path):  # its empty partitions would be taken for leftovers of ours
-        raise _refusal(path, "is a data directory of Apache Kafka with ZooKeeper", _ADOPT)
     if shared_store is not None:
         _check_of_cluster(path, shared_store, records if has_store else "")
     elif records:
@@ -91,13 +94,26 @@ def _check_store(path: str, records: str) -> None:
     raise _refusal(path, f"holds {records}, but its {STORE_FILE} names no topic", f"put a copy of it back; or {_ADOPT}")
 
 
-def first_with_records(path: str) -> str:
-    """Name of a partition directory that holds records; empty if there is none."""
+def is_of_kraft(path: str) -> bool:
+    """Whether a Kafka without ZooKeeper keeps its metadata there."""
+    return os.path.isdir(os.path.join(path, f"{CLUSTER_METADATA_TOPIC}-0"))
+
+
+def first_with_records(path: str, or_empty: bool = False) -> str:
+    """Name of a partition directory that holds records (`or_empty`: or segments without any); empty if there is
+    none."""
     for name in sorted(entry.name for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)):
         parsed = partition_directory.parse_name(name)
-        if parsed and parsed[0] != CLUSTER_METADATA_TOPIC and partition_directory.log_bytes(path, name):
-            return name
+        if parsed and parsed[0] != CLUSTER_METADATA_TOPIC:
+            held = partition_directory.log_bytes(path, name)
+            if held or (or_empty and held is not None):
+                return name
     return ""
+
+
+def first_partition(path: str) -> str:
+    """Of a partition directory with records; if there is none, of one that has segments without any."""
+    return first_with_records(path) or first_with_records(path, or_empty=True)
 
 
 def _refusal(path: str, what: str, remedy: str) -> ConfigError:

@@ -7,6 +7,7 @@ belongs to somebody else, or whose identity is in doubt, is refused before anyth
 """
 
 import os
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from mpbroker.errors import ConfigError
@@ -93,11 +94,16 @@ def check(path: str) -> None:
             f"has a metadata store ({STORE_FILE}) of its own",
             "name the directory with this broker's store first; or it is another broker's",
         )
-    records = data_dir_check.first_with_records(path)
-    if records and not os.path.exists(os.path.join(path, data_dir.META_FILE)):
+    of_kafka = data_dir_check.is_of_kraft(path)
+    with suppress(ConfigError):  # of a file that cannot be read: said by who reads the identity
+        of_kafka = of_kafka or data_dir.is_of_zookeeper(path)
+    if of_kafka:
+        raise _refusal(path, "is a data directory of Apache Kafka", "name another one; or `mpbroker adopt` takes it in")
+    held = data_dir_check.first_partition(path)
+    if held and not os.path.exists(os.path.join(path, data_dir.META_FILE)):
         raise _refusal(
             path,
-            f"holds {records} but no {data_dir.META_FILE}",
+            f"holds {held} but no {data_dir.META_FILE}",
             f"put a copy of {data_dir.META_FILE} back, or move the directory's content away",
         )
 

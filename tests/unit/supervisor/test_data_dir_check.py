@@ -98,7 +98,7 @@ def test_the_version_of_kafka_with_zookeeper_is_ours_only_with_a_store(
     refused = (
         f"is a data directory of Apache Kafka with ZooKeeper: `mpbroker adopt {tmp_path}` takes" if not version else ""
     )
-    if records and cluster is None:
+    if cluster is None and (records or version):
         refused = f"holds t-0 but no {STORE_FILE}"
     if refused:
         with pytest.raises(ConfigError) as raised:
@@ -109,6 +109,29 @@ def test_the_version_of_kafka_with_zookeeper_is_ours_only_with_a_store(
         data_dir_check.check(str(tmp_path), cluster)
     (tmp_path / STORE_FILE).touch()
     data_dir_check.check(str(tmp_path), str(tmp_path / STORE_FILE) if cluster else None)
+
+
+def test_an_empty_directory_that_kafka_formatted_is_refused(tmp_path):
+    data_dir.write_meta(str(tmp_path), data_dir.MetaProperties("c", 1, data_dir.new_id()))
+    data_dir_check.check(str(tmp_path))
+    (tmp_path / "bootstrap.checkpoint").write_bytes(b"x")
+    with pytest.raises(ConfigError, match="is a data directory of Apache Kafka"):
+        data_dir_check.check(str(tmp_path))
+    (tmp_path / STORE_FILE).touch()
+    data_dir_check.check(str(tmp_path))
+
+
+@pytest.mark.parametrize("has_meta", [True, False])
+def test_empty_partitions_without_a_store_are_somebodys(tmp_path, has_meta):
+    """Of a Kafka whose metadata lies in another directory, say: a start would remove them."""
+    if has_meta:
+        data_dir.write_meta(str(tmp_path), data_dir.MetaProperties("c", 1, data_dir.new_id()))
+    (tmp_path / "backup-2026").mkdir()
+    data_dir_check.check(str(tmp_path))
+    partition(tmp_path, "t-0", b"")
+    missing = STORE_FILE if has_meta else data_dir.META_FILE
+    with pytest.raises(ConfigError, match=f"holds t-0 but no {missing}"):
+        data_dir_check.check(str(tmp_path))
 
 
 STORE, META, RECORDS = "store", "meta", "records"

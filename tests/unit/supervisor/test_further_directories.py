@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mpbroker.errors import DataDirectoryInUse
+from mpbroker.errors import ConfigError, DataDirectoryInUse
 from mpbroker.log import data_dir
 from mpbroker.log.data_dir import META_FILE, MetaProperties
 from mpbroker.metadata.keys import STORE_FILE
@@ -101,6 +101,37 @@ def test_somebody_elses_is_refused_before_anything_in_it_is_touched(paths, name,
     assert os.listdir(paths[1]) == [name] and not os.path.exists(paths[2])
     further.close(False)
     assert not os.path.exists(paths[0])
+
+
+KAFKAS_META = "version={0}\n{1}.id=4\ncluster.id=cluster\n"
+
+
+@pytest.mark.parametrize("kind", ["kraft", "zookeeper"])
+def test_one_of_kafka_is_refused_before_anything_in_it_is_touched(paths, kind):
+    """Also of the same cluster and node: its empty partitions would be taken for leftovers of ours."""
+    os.mkdir(paths[0])
+    meta = KAFKAS_META.format(1, "node") if kind == "kraft" else KAFKAS_META.format(0, "broker")
+    Path(paths[0], META_FILE).write_text(meta)
+    os.mkdir(os.path.join(paths[0], "__cluster_metadata-0" if kind == "kraft" else "t-0"))
+    before = sorted(os.listdir(paths[0]))
+    with pytest.raises(Foreign, match=f"{paths[0]} is a data directory of Apache Kafka: .* Nothing was changed"):
+        FurtherDirectories(paths[:1]).take(4, "cluster", "x")
+    assert sorted(os.listdir(paths[0])) == before
+
+
+def test_empty_partitions_of_nobody_are_refused(paths):
+    os.makedirs(os.path.join(paths[0], "t-0"))
+    Path(paths[0], "t-0", f"{0:020d}.log").touch()
+    with pytest.raises(Foreign, match="holds t-0 but no meta.properties"):
+        FurtherDirectories(paths[:1]).take(4, "cluster", "x")
+
+
+@pytest.mark.parametrize("text", ["", "version=7\n"])
+def test_one_whose_identity_cannot_be_read_is_refused(paths, text):
+    os.mkdir(paths[0])
+    Path(paths[0], META_FILE).write_text(text)
+    with pytest.raises(ConfigError, match="version"):
+        FurtherDirectories(paths[:1]).take(4, "cluster", "x")
 
 
 @pytest.mark.parametrize(
