@@ -6,6 +6,7 @@ would serve nothing and write beside them; so it does not start, and says what t
 
 import errno
 import os
+from contextlib import suppress
 from typing import Final
 
 from mpbroker.errors import ConfigError
@@ -19,36 +20,57 @@ _BOOTSTRAP: Final = "bootstrap.checkpoint"  # of a directory that Kafka formatte
 _ADOPT: Final = "`mpbroker adopt {path}` takes its topics in; or name another directory"
 
 
-def check(path: str, shared_store: str | None = None) -> None:
+def check(path: str, shared_store: str | None = None, further: tuple[str, ...] = ()) -> None:
     """ConfigError, with the remedy, if a broker must not start on this directory. `shared_store`: the file of its
-    cluster's store, empty if that is elsewhere; None: the broker is by itself."""
+    cluster's store, empty if that is elsewhere; None: the broker is by itself. `further`: the other log directories,
+    whose topics are named by the store in this one."""
+    paths = (path, *further)
+    elsewhere = "" if shared_store is not None else _records_elsewhere(further)
     if not os.path.isdir(path):
+        if elsewhere:
+            raise _refusal(paths, f"is not there, and {elsewhere} holds records", f"bring it back; or {_ADOPT}")
         return
     _check_rights(path)
     has_store = os.path.exists(os.path.join(path, STORE_FILE))
     if not has_store and (is_of_kraft(path) or os.path.exists(os.path.join(path, _BOOTSTRAP))):
-        raise _refusal(path, "is a data directory of Apache Kafka", _ADOPT)
+        raise _refusal(paths, "is a data directory of Apache Kafka", _ADOPT)
     records = first_with_records(path)
     partition = records if has_store else first_partition(path)
     if not os.path.exists(os.path.join(path, data_dir.META_FILE)) and (has_store or partition):
         raise _refusal(
-            path,
+            paths,
             f"holds {partition or STORE_FILE} but no {data_dir.META_FILE}",
             f"put a copy of {data_dir.META_FILE} back; or `mpbroker adopt {{path}}` writes it anew",
         )
     is_unnamed = bool(partition) and not has_store and shared_store is None
     if not has_store and not (is_unnamed and records) and data_dir.is_of_zookeeper(path):
-        raise _refusal(path, "is a data directory of Apache Kafka with ZooKeeper", _ADOPT)
+        raise _refusal(paths, "is a data directory of Apache Kafka with ZooKeeper", _ADOPT)
     if is_unnamed:  # empty ones would be taken for leftovers of ours
         raise _refusal(
-            path,
+            paths,
             f"holds {partition} but no {STORE_FILE}, which names the topics",
             f"put a copy of {STORE_FILE} (and of {STORE_FILE}-wal, if there is one) back; or {_ADOPT}",
         )
+    if elsewhere and not has_store:
+        what = f"holds no {STORE_FILE}, which names the topics, and {elsewhere} holds records"
+        raise _refusal(paths, what, f"put a copy of {STORE_FILE} back; or {_ADOPT}")
     if shared_store is not None:
         _check_of_cluster(path, shared_store, records if has_store else "")
-    elif records:
-        _check_store(path, records)
+    elif records or elsewhere:
+        _check_store(paths, records or elsewhere)
+
+
+def _records_elsewhere(further: tuple[str, ...]) -> str:
+    """A partition with records in another log directory of a broker; those that have no identity, or a store of their
+    own, are refused for that."""
+    for path in further:
+        with suppress(OSError):  # it will be offline
+            is_one = os.path.exists(os.path.join(path, data_dir.META_FILE))
+            if is_one and not os.path.exists(os.path.join(path, STORE_FILE)) and not is_of_kraft(path):
+                name = first_with_records(path)
+                if name:
+                    return os.path.join(path, name)
+    return ""
 
 
 def _check_rights(path: str) -> None:
@@ -65,18 +87,19 @@ def _check_of_cluster(path: str, shared_store: str, records: str) -> None:
     """Topics of a broker by itself are not those of a cluster, even if their names are."""
     if records and os.path.realpath(shared_store) != os.path.realpath(os.path.join(path, STORE_FILE)):
         remedy = "start it without mpbroker.cluster.store; or name another directory"
-        raise _refusal(path, f"holds {records} and a {STORE_FILE} of a broker by itself", remedy)
+        raise _refusal((path,), f"holds {records} and a {STORE_FILE} of a broker by itself", remedy)
 
 
-def _check_store(path: str, records: str) -> None:
+def _check_store(paths: tuple[str, ...], records: str) -> None:
     from mpbroker.metadata.store_peek import UnreadableStore, peek  # only here: sqlite3 is a tenth of a start
 
+    path = paths[0]
     meta = data_dir.read_meta(path)
     try:
         found = peek(os.path.join(path, STORE_FILE))
     except UnreadableStore as error:
         raise _refusal(
-            path,
+            paths,
             f"has a damaged store ({error})",
             f"put a copy of {STORE_FILE} back; or move {STORE_FILE}* away, and `mpbroker adopt {{path}}` takes the "
             "topics in by their directories, without their settings",
@@ -86,12 +109,13 @@ def _check_store(path: str, records: str) -> None:
         return
     if found.clusters:
         raise _refusal(
-            path,
+            paths,
             f"holds topics of cluster {', '.join(sorted(found.clusters))}, but its {data_dir.META_FILE} says "
             f"{cluster_id}",
             f"put the right {data_dir.META_FILE} back; or remove it, and `mpbroker adopt {{path}}` writes it anew",
         )
-    raise _refusal(path, f"holds {records}, but its {STORE_FILE} names no topic", f"put a copy of it back; or {_ADOPT}")
+    remedy = f"put a copy of it back; or {_ADOPT}"
+    raise _refusal(paths, f"has a {STORE_FILE} that names no topic, and there are records ({records})", remedy)
 
 
 def is_of_kraft(path: str) -> bool:
@@ -116,5 +140,7 @@ def first_partition(path: str) -> str:
     return first_with_records(path) or first_with_records(path, or_empty=True)
 
 
-def _refusal(path: str, what: str, remedy: str) -> ConfigError:
-    return ConfigError(KEY, path, problem=f"{path} {what}: {remedy.format(path=path)}. Nothing was changed")
+def _refusal(paths: tuple[str, ...], what: str, remedy: str) -> ConfigError:
+    """Of the first; a `{path}` in the remedy stands for all of them."""
+    problem = f"{paths[0]} {what}: {remedy.format(path=' '.join(paths))}. Nothing was changed"
+    return ConfigError(KEY, paths[0], problem=problem)

@@ -39,7 +39,8 @@ def claim_data_dir(config: BrokerConfig) -> Iterator[Claim]:
         if reserve_file.is_needed(config.data_dir) and data_dir.holder(config.data_dir) is None:
             reserve_file.give_up(config.data_dir)  # before the check: to read a store, SQLite makes a file beside it
         place = config.cluster_store
-        data_dir_check.check(config.data_dir, None if place is None else getattr(place, "sqlite_path", "") or "")
+        shared = None if place is None else getattr(place, "sqlite_path", "") or ""
+        data_dir_check.check(config.data_dir, shared, config.data_dirs[1:])
         data_dir.create(config.data_dir)
         lock = _lock(config.data_dir)
         if config.mpbroker_trace_enabled:

@@ -67,10 +67,10 @@ def test_a_store_goes_with_the_identity_beside_it(tmp_path, monkeypatch, cluster
             str(tmp_path), data_dir.MetaProperties(node_id=1, cluster_id=meta, directory_id=data_dir.new_id())
         )
     if refused is None:
-        data_dir_check._check_store(str(tmp_path), "t-0")
+        data_dir_check._check_store((str(tmp_path),), "t-0")
         return
     with pytest.raises(ConfigError, match=refused):
-        data_dir_check._check_store(str(tmp_path), "t-0")
+        data_dir_check._check_store((str(tmp_path),), "t-0")
 
 
 def test_kafkas_directory_is_refused_and_ours_with_that_topic_is_not(tmp_path):
@@ -134,6 +134,55 @@ def test_empty_partitions_without_a_store_are_somebodys(tmp_path, has_meta):
         data_dir_check.check(str(tmp_path))
 
 
+def identity(path):
+    data_dir.write_meta(str(path), data_dir.MetaProperties("c", 1, data_dir.new_id()))
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_records_in_another_log_directory_need_the_store_in_the_first(tmp_path, monkeypatch, there):
+    """Else a broker begins a new store, in which none of the topics is."""
+    first, second, third = (tmp_path / name for name in "abc")
+    for path in (second, third):
+        path.mkdir()
+        identity(path)
+    further = (str(second), str(third), "/dev/null/x")
+    if there:
+        first.mkdir()
+    data_dir_check.check(str(first), None, further)
+    partition(third, "t-3")
+    data_dir_check.check(str(first), "/shared.db", further)
+    with pytest.raises(ConfigError) as raised:
+        data_dir_check.check(str(first), None, further)
+    assert str(raised.value).startswith(f"{first} {'holds no ' + STORE_FILE if there else 'is not there'}")
+    assert f"{third}/t-3 holds records" in str(raised.value)
+    assert f"`mpbroker adopt {' '.join((str(first), *further))}`" in str(raised.value)
+    if there:
+        identity(first)
+        (first / STORE_FILE).touch()
+        monkeypatch.setattr(store_peek, "peek", lambda path: SimpleNamespace(clusters=set()))
+        with pytest.raises(ConfigError, match="names no topic, and there are records"):
+            data_dir_check.check(str(first), None, further)
+        monkeypatch.setattr(store_peek, "peek", lambda path: SimpleNamespace(clusters={"c"}))
+        data_dir_check.check(str(first), None, further)
+
+
+@pytest.mark.parametrize("what", ["no identity", "own store", "metadata"])
+def test_what_a_further_directory_is_refused_for_is_said_of_it(tmp_path, what):
+    first, second = tmp_path / "a", tmp_path / "b"
+    for path in (first, second):
+        path.mkdir()
+    if what != "no identity":
+        identity(second)
+    if what == "own store":
+        (second / STORE_FILE).touch()
+    if what == "metadata":
+        (second / f"{CLUSTER_METADATA_TOPIC}-0").mkdir()
+    partition(second, "t-0")
+    data_dir_check.check(str(first), None, (str(second),))
+    with pytest.raises(Foreign):
+        further_directories.check(str(second))
+
+
 STORE, META, RECORDS = "store", "meta", "records"
 OWN, OTHER, ELSEWHERE = "own", "other", ""
 
@@ -187,7 +236,7 @@ def test_a_store_that_cannot_be_read_is_said_to_be_damaged(tmp_path, monkeypatch
 
     monkeypatch.setattr(store_peek, "peek", peek)
     with pytest.raises(ConfigError, match=r"has a damaged store \(file is not a database\): put a copy"):
-        data_dir_check._check_store(str(tmp_path), "t-0")
+        data_dir_check._check_store((str(tmp_path),), "t-0")
 
 
 DENIED = "cannot be written by user alice; it belongs to user bob, mode 07"

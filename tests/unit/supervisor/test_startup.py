@@ -95,7 +95,7 @@ def test_a_start_checks_then_makes_then_locks(monkeypatch, tmp_path, traced, ser
     assert world.done == [
         ("before", first, f"{tmp_path}/t"),
         ("others", f"{tmp_path}/second"),
-        ("check", first, None),
+        ("check", first, None, world.config.data_dirs[1:]),
         ("create", first),
         ("lock", first),
         *traces,
@@ -186,7 +186,7 @@ def test_the_reserve_is_given_up_before_a_store_is_read(monkeypatch, tmp_path, n
     world = World(monkeypatch, tmp_path, needed=needed, holder=holder)
     world.start(served=True)
     assert (world.done[2] == ("give up", world.first)) is given
-    assert world.done[2 + given] == ("check", world.first, None)
+    assert world.done[2 + given] == ("check", world.first, None, world.config.data_dirs[1:])
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_the_reserve_is_given_up_before_a_store_is_read(monkeypatch, tmp_path, n
 def test_of_a_cluster_the_place_of_its_store_is_told_to_the_check(monkeypatch, tmp_path, store, checked):
     world = World(monkeypatch, tmp_path, f"mpbroker.cluster.store={store}")
     world.start(served=True)
-    assert ("check", world.first, checked) in world.done
+    assert ("check", world.first, checked, world.config.data_dirs[1:]) in world.done
 
 
 def in_cluster(tmp_path, **there):
