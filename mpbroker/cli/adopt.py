@@ -11,7 +11,8 @@ Take in partition directories that belong to no topic: after metadata.db or meta
 lost, directories restored from a backup or set aside as `-stray`, or a directory that Apache
 Kafka wrote. Topics keep their ids and records; settings of their own have to be given again, and
 until then nothing is deleted or compacted. Groups keep their offsets, and transactions go on. No
-broker may run on the directory. What is in doubt stays as it is."""
+broker may run on the directory. What is in doubt stays as it is: folders that hold no log, say,
+and topics of which more partitions are missing than are there."""
 EXAMPLES = (
     ("mpbroker adopt /var/lib/mpbroker", "after its metadata was lost"),
     ("mpbroker adopt /tmp/kraft-combined-logs", "a directory of Apache Kafka, which must not run"),
@@ -24,6 +25,15 @@ def define(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--node-id", type=int, metavar="N", help="node id for a directory without meta.properties (default 0)"
     )
+    parser.add_argument(
+        "--fill-missing",
+        action="store_true",
+        help="also topics of which most partitions are missing; missing ones begin empty, even if they had records",
+    )
+    for what in ("topics", "partitions"):
+        parser.add_argument(
+            f"--max-{what}", type=int, metavar="N", help=f"the broker's mpbroker.max.{what}, if it was raised"
+        )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -35,7 +45,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError("D", path, problem=f"there is no directory {path}")
     lock = data_dir.lock(path)
     try:
-        done = adoption.adopt(path, arguments.node_id)
+        topics, partitions = adoption.DEFAULT_ROOM
+        room = (arguments.max_topics or topics, arguments.max_partitions or partitions)
+        done = adoption.adopt(path, arguments.node_id, fill_missing=arguments.fill_missing, room=room)
     finally:
         lock.close()
     adoption.say(done, path, print)

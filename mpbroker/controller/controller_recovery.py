@@ -8,8 +8,10 @@ here may be done again after any interruption.
 
 import os
 from collections.abc import Callable
+from typing import Final
 
 from mpbroker.config.topic_config import TopicSettings
+from mpbroker.controller import adoptable
 from mpbroker.controller.controller_context import ControllerContext, TopicState
 from mpbroker.controller.controller_store import ControllerStore
 from mpbroker.controller.partition_logs import Home, PartitionLogs, names_of
@@ -23,6 +25,8 @@ from mpbroker.log.partition_directory import FoundDirectory
 from mpbroker.metadata.metadata_snapshot import MetadataSnapshot
 from mpbroker.shm.events import Events
 
+_ADOPT: Final = "`mpbroker adopt` takes it in as a topic; otherwise move it away"
+_NO_LOG: Final = "it holds no log; move it away"
 Live = dict[bytes, dict[int, int]]  # topic id → partition → ordinal
 
 
@@ -127,7 +131,7 @@ class ControllerRecovery:
                     "stray_directory",
                     directory=found.name if home.log_dir == FIRST else os.path.join(home.path, found.name),
                     left="as it is",
-                    remedy="`mpbroker adopt` takes it in as a topic; otherwise move it away",
+                    remedy=_ADOPT if adoptable.is_partition(home.path, found) else _NO_LOG,
                 )
 
     def _belongs(self, context: ControllerContext, home: Home, found: FoundDirectory) -> bool:

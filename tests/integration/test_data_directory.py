@@ -355,3 +355,49 @@ def test_a_new_or_an_empty_directory_is_no_doubt(tmp_path):
     for _ in range(2):
         with broker:
             fill(broker, f"t{len(os.listdir(broker.data_dir))}")
+
+
+def lose_the_store(broker: Broker) -> None:
+    for path in broker.data_dir.glob("metadata.db*"):
+        path.unlink()
+
+
+@pytest.mark.parametrize("fill", [False, True])
+def test_what_adopt_says_of_missing_partitions_is_so_after_the_next_start(tmp_path, fill):
+    """One that had records is offline, or begins where they ended; one that never had any begins empty."""
+    broker = Broker(tmp_path)
+    with broker:
+        create(broker, "orders", partitions=5)
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all"})
+        for number in range(30):
+            producer.produce("orders", b"%d" % number, partition=number % 3)
+        assert producer.flush(15) == 0
+    lose_the_store(broker)
+    for number in (0, 3):
+        shutil.rmtree(broker.data_dir / f"orders-{number}")
+    said = adopt(broker, *(["--fill-missing"] if fill else []))
+    assert "missing, made empty at the next start: 3;" in said
+    assert f"had records, {'begun empty: 0' if fill else 'offline until they are put back'}" in said
+    with broker:
+        offline = [line for line in broker.log().splitlines() if "partition_offline" in line]
+        assert len(offline) == (0 if fill else 1) and all("orders-0" in line for line in offline)
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g"})
+        marks = [
+            consumer.get_watermark_offsets(TopicPartition("orders", number), timeout=15)
+            for number in range(0 if fill else 1, 5)
+        ]
+        consumer.close()
+        assert marks[-4:] == [(0, 10), (0, 10), (0, 0), (0, 0)]
+        assert marks[:-4] == ([(10, 10)] if fill else [])
+
+
+def test_folders_that_look_like_partitions_do_not_keep_a_broker_from_starting(filled):
+    for name in ("photos-2024", "snapshot-20261"):
+        (filled.data_dir / name).mkdir()
+        (filled.data_dir / name / "picture").write_bytes(b"x")
+    with filled:
+        lines = [line for line in filled.log().splitlines() if "stray_directory" in line]
+        assert len(lines) == 2 and not any("mpbroker adopt" in line for line in lines)
+    assert "left      photos-2024: it holds no log" in adopt(filled)
+    with filled:
+        everything(filled, "orders", "payments")

@@ -40,9 +40,9 @@ class Acknowledged:
             self.offsets[message.offset()] = message.value()
 
 
-def create(broker: Broker, topic: str, **config) -> None:
+def create(broker: Broker, topic: str, partitions: int = 1, **config) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1, config=config)])[topic].result(FEW_S)
+    admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(FEW_S)
 
 
 def read(broker: Broker, topic: str, end: int) -> dict[int, bytes]:

@@ -12,8 +12,9 @@ from mpbroker.controller.adoption import Adoption, adopt, identity, say
 from mpbroker.controller.controller_store import ControllerStore
 from mpbroker.errors import ConfigError
 from mpbroker.log import data_dir
+from mpbroker.log.checkpoint_file import HIGH_WATERMARK, write_checkpoint
 from mpbroker.log.clean_shutdown import MARKER, write_marker
-from mpbroker.log.partition_directory import id_text
+from mpbroker.log.partition_directory import id_text, read_topic_id
 from mpbroker.metadata.keys import Keys
 from mpbroker.metadata.sqlite_store import SqliteStore
 from mpbroker.metadata.store_peek import STORE_FILE, UnreadableStore, peek
@@ -26,6 +27,7 @@ ONE, TWO = bytes(15) + b"\x01", bytes(15) + b"\x02"
 def partition(path, name: str, topic_id: bytes | None = ONE, records: bytes = b"records") -> None:
     (path / name).mkdir()
     (path / name / f"{0:020d}.log").write_bytes(records)
+    (path / name / f"{0:020d}.index").touch()
     if topic_id:
         (path / name / "partition.metadata").write_text(f"version: 0\ntopic_id: {id_text(topic_id)}")
 
@@ -50,7 +52,7 @@ def test_topics_are_taken_in_with_their_ids_once(tmp_path):
     write_marker(str(tmp_path))
     done = adopt(str(tmp_path), 4)
     assert done.taken == [
-        "a: 3 partitions, 14 bytes; 1 of them missing, made empty at the next start",
+        "a: 3 partitions, 14 bytes; missing, made empty at the next start: 1",
         "b.c: 1 partitions, 7 bytes",
     ]
     assert done.left == [] and topics(tmp_path) == {"a", "b.c"}
@@ -223,8 +225,104 @@ def test_a_topic_that_would_have_too_many_partitions_is_left_whole(tmp_path, num
     assert adoption.MAX_PARTITIONS == 100_000
     partition(tmp_path, "a-0")
     partition(tmp_path, f"a-{number}")
-    done = adopt(str(tmp_path))
+    done = adopt(str(tmp_path), fill_missing=True, room=(10, 200_000))
     assert (len(done.taken), len(done.left)) == ((1, 0) if taken else (0, 2))
+
+
+def test_a_folder_that_is_no_partition_is_left(tmp_path):
+    """However it is called; neither a topic nor a store full of partitions comes of it."""
+    partition(tmp_path, "a-0")
+    for name in ("photos-2024", "snapshot-20261", "a-1"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "picture.log").write_bytes(b"x" * 100)
+    done = adopt(str(tmp_path))
+    assert done.taken == ["a: 1 partitions, 7 bytes"]
+    assert {each.partition(": ")[0] for each in done.left} == {"photos-2024", "snapshot-20261", "a-1"}
+    assert all("holds no log" in each for each in done.left)
+    (tmp_path / "a-0" / "partition.metadata").unlink()
+    (tmp_path / "a-0" / f"{0:020d}.log").unlink()
+    assert len(adopt(str(tmp_path)).left) == 3, "what the store names is no stranger"
+
+
+def test_a_topic_that_misses_more_than_it_has_is_left_unless_they_shall_begin_empty(tmp_path):
+    for number in (0, 1, 5):
+        partition(tmp_path, f"a-{number}")
+    partition(tmp_path, "b-1", TWO)
+    partition(tmp_path, "c-2", bytes(16))
+    done = adopt(str(tmp_path))
+    assert done.taken == [
+        "a: 6 partitions, 21 bytes; missing, made empty at the next start: 2-4",
+        "b: 2 partitions, 7 bytes; missing, made empty at the next start: 0",
+    ]
+    assert done.left == [
+        "c-2: more partitions of its topic are missing than are there (2 of 3); with --fill-missing they begin empty"
+    ]
+    filled = adopt(str(tmp_path), fill_missing=True)
+    assert filled == (["c: 3 partitions, 7 bytes; missing, made empty at the next start: 0-1"], [])
+
+
+@pytest.mark.parametrize("fill", [False, True])
+def test_a_missing_partition_that_had_records_is_said_to_be_offline_or_begins_where_they_ended(tmp_path, fill):
+    partition(tmp_path, "a-0")
+    partition(tmp_path, "a-2")
+    write_checkpoint(str(tmp_path / HIGH_WATERMARK), {("a", 1): 216, ("a", 0): 3})
+    [said] = adopt(str(tmp_path), fill_missing=fill).taken
+    if fill:
+        assert said.endswith("; missing though they had records, begun empty: 1")
+        assert min(os.listdir(tmp_path / "a-1")) == f"{216:020d}.log"
+        assert read_topic_id(str(tmp_path / "a-1")) == ONE
+    else:
+        assert "missing though they had records, offline until they are put back or the topic is deleted: 1 (" in said
+        assert not (tmp_path / "a-1").exists()
+
+
+@pytest.mark.parametrize(("room", "why"), [((2, 3), "more than 3 partitions"), ((1, 4), "more than 1 topics")])
+def test_no_store_is_made_that_the_broker_has_no_room_for(tmp_path, room, why):
+    partition(tmp_path, "a-0")
+    partition(tmp_path, "a-1")
+    adopt(str(tmp_path), room=room)
+    for number in (0, 1):
+        partition(tmp_path, f"b-{number}", TWO)
+    assert [why in each for each in adopt(str(tmp_path), room=room).left] == [True] * 2
+    assert topics(tmp_path) == {"a"}
+    assert adopt(str(tmp_path), room=(2, 4)).left == []
+
+
+@pytest.mark.parametrize("made_anew", ["as a topic's", "without a file", "of another id", "with a log start", "filled"])
+def test_a_stray_comes_back_where_its_place_was_made_anew(tmp_path, made_anew):
+    """As older versions did when the store was away. What is empty stays beside it."""
+    partition(tmp_path, "a-0")
+    partition(tmp_path, "a-1")
+    adopt(str(tmp_path))
+    stray = f"a-0.{'0' * 32}-stray"
+    os.rename(tmp_path / "a-0", tmp_path / stray)
+    partition(tmp_path, "a-0", TWO if made_anew == "of another id" else ONE, b"x" if made_anew == "filled" else b"")
+    if made_anew == "without a file":
+        for path in (tmp_path / "a-0").iterdir():
+            path.unlink()
+    if made_anew == "with a log start":
+        os.rename(tmp_path / "a-0" / f"{0:020d}.log", tmp_path / "a-0" / f"{9:020d}.log")
+    done = adopt(str(tmp_path))
+    if made_anew in ("as a topic's", "without a file"):
+        assert done == ([f"a: partition 0, from {stray}"], [])
+        assert (tmp_path / "a-0" / f"{0:020d}.log").read_bytes() == b"records"
+        assert len(list(tmp_path.glob("a-0.*-stray"))) == 1 and not (tmp_path / stray).exists()
+        assert adopt(str(tmp_path)) == ([], [])
+    else:
+        assert f"{stray}: a-0 is in its place" in done.left and (tmp_path / stray).exists()
+
+
+def test_a_stray_does_not_take_the_place_of_what_is_no_partition(tmp_path):
+    partition(tmp_path, f"a-0.{ONE.hex()}-stray")
+    partition(tmp_path, f"b-0.{TWO.hex()}-stray", TWO)
+    (tmp_path / "a-0").write_text("somebody's")
+    (tmp_path / "b-0").mkdir()
+    (tmp_path / "b-0" / "notes").touch()
+    assert adopt(str(tmp_path)).left == [
+        f"a-0.{ONE.hex()}-stray: a-0 is in its place",
+        f"b-0.{TWO.hex()}-stray: b-0 is in its place",
+        "b-0: it holds no log: no partition.metadata, no segment",
+    ]
 
 
 def test_a_partition_beyond_its_topic_and_one_of_an_id_that_another_has_are_left(tmp_path):

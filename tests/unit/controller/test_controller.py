@@ -320,6 +320,7 @@ def test_a_missing_directory_of_a_log_that_was_written_is_not_made_anew(world):
 def stray(world, name: str, records: bytes) -> None:
     (world.data_dir / name).mkdir()
     (world.data_dir / name / FIRST_SEGMENT).write_bytes(records)
+    (world.data_dir / name / FIRST_SEGMENT).with_suffix(".index").touch()
 
 
 def test_directories_of_no_topic_are_left_as_they_are_with_a_line(world):
