@@ -186,7 +186,7 @@ class _Adopter:
             (other is not None, f"topic {other} has the same metric name"),
             (count > MAX_PARTITIONS, f"a topic has at most {MAX_PARTITIONS} partitions"),
             (
-                count > 2 * len(partitions) and not self._fill_missing,
+                count > 2 * len(partitions) and not self._fill_missing and not is_internal_topic(name),
                 f"more partitions of its topic are missing than are there ({adoptable.shown(partitions)} of {count}); "
                 "with --fill-missing they begin empty",
             ),

@@ -115,13 +115,15 @@ class ControllerRecovery:
                 self._rows.release([ordinal])
 
     def _look_for_strays(self, context: ControllerContext) -> None:
-        """Directories that belong to no partition of the store. They are left as they are, with a line; only what a
-        creation left that was never committed, logs without a byte and files of our own, goes."""
+        """Directories that belong to no partition of the store. They are left as they are, with a line, even empty
+        ones, of which a topic has the more partitions. Only what a creation left that was never committed goes."""
+        half_made = self._logs.half_made()
         for home in self._logs.online_homes:
             for found in partition_directory.find_all(home.path):
                 if self._belongs(context, home, found) or found.topic in self._deletions.pending:
                     continue
-                if partition_directory.is_unused(home.path, found.name):
+                ids = half_made.get(found.topic, ())
+                if ids and found.topic_id in (*ids, None) and partition_directory.is_unused(home.path, found.name):
                     self._throw_away(home, found)
                     continue
                 if self._moved_away(context, home, found):
@@ -133,6 +135,7 @@ class ControllerRecovery:
                     left="as it is",
                     remedy=_ADOPT if adoptable.is_partition(home.path, found) else _NO_LOG,
                 )
+        self._logs.creations_are_over()
 
     def _belongs(self, context: ControllerContext, home: Home, found: FoundDirectory) -> bool:
         """Whether a directory is that of a partition. Of several the others are strays."""

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from mpbroker.controller.controller_context import TopicState
 from mpbroker.errors import ErrorCode
-from mpbroker.log import disk, partition_directory
+from mpbroker.log import disk, partition_directory, unfinished_creation
 from mpbroker.log.data_dir import FIRST
 from mpbroker.log.log_loader import LogLoader, PartitionToLoad
 from mpbroker.shm.layout import PartitionFlags
@@ -307,6 +307,20 @@ class PartitionLogs:
             if self.are_several:
                 partition_directory.retire_future(home.path, name, topic_id)
         return retired
+
+    # ---- creations that the store does not know yet
+
+    def note_creation(self, topic: TopicState) -> None:
+        """Partitions of a topic are going to be made."""
+        unfinished_creation.note(self._homes[FIRST].path, topic.name, topic.id)
+
+    def creations_are_over(self) -> None:
+        """The store knows all that was made, or it was put away."""
+        unfinished_creation.forget(self._homes[FIRST].path)
+
+    def half_made(self) -> dict[str, set[bytes]]:
+        """Ids by topic of creations that were noted and are not over."""
+        return unfinished_creation.noted(self._homes[FIRST].path)
 
     # ---- moves between log directories
 

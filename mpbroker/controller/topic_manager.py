@@ -91,6 +91,7 @@ class TopicManager:
             self._crash_point("controller.prepared")
             self._store.create_topics(prepared, operation, encode_answer(answer))
             self._crash_point("controller.committed")
+            self._logs.creations_are_over()
             for topic in prepared:
                 self._context.add(topic)
                 self._show(topic)
@@ -134,6 +135,7 @@ class TopicManager:
         if self._rows.free < len(partitions):
             return self._no_room("more partitions", "raise mpbroker.max.partitions")
         made: list[int] = []
+        self._logs.note_creation(topic)
         for partition in partitions:
             made.append(self._rows.allocate())
             error = self._logs.create(topic, partition, made[-1])
@@ -194,6 +196,7 @@ class TopicManager:
             self._crash_point("controller.prepared")
             self._store.add_partitions(changed, operation, encode_answer(answer))
             self._crash_point("controller.committed")
+            self._logs.creations_are_over()
             for topic in changed:
                 self._show(topic)
                 self._say("partitions_created", topic)

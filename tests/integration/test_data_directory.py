@@ -401,3 +401,24 @@ def test_folders_that_look_like_partitions_do_not_keep_a_broker_from_starting(fi
     assert "left      photos-2024: it holds no log" in adopt(filled)
     with filled:
         everything(filled, "orders", "payments")
+
+
+def test_an_older_store_costs_a_topic_that_it_does_not_know_none_of_its_partitions(tmp_path):
+    broker = Broker(tmp_path, overrides={"log.segment.delete.delay.ms": "100"})
+    with broker:
+        create(broker, "first")
+    shutil.copy(broker.data_dir / "metadata.db", tmp_path / "older.db")
+    with broker:
+        create(broker, "orders", partitions=10)
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all"})
+        producer.produce("orders", b"record", partition=3)
+        assert producer.flush(15) == 0
+    lose_the_store(broker)
+    shutil.copy(tmp_path / "older.db", broker.data_dir / "metadata.db")
+    with broker:
+        lines = [line for line in broker.log().splitlines() if "stray_directory" in line]
+        assert len(lines) == 10 and all("mpbroker adopt" in line for line in lines)
+    assert "taken in  orders: 10 partitions" in adopt(broker)
+    with broker:
+        found = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=15).topics
+        assert len(found["orders"].partitions) == 10

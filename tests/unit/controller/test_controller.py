@@ -6,7 +6,7 @@ import pytest
 
 from mpbroker.controller.controller_recovery import TablesTooSmall
 from mpbroker.controller.controller_store import MAX_OPERATIONS_KEPT
-from mpbroker.log import disk
+from mpbroker.log import disk, unfinished_creation
 from mpbroker.log.partition_directory import read_topic_id
 from mpbroker.metadata.commands import (
     AllocateProducerIds,
@@ -21,6 +21,7 @@ from mpbroker.metadata.commands import (
 from mpbroker.metadata.keys import Keys
 from mpbroker.metadata.meta_store import Unknown
 from tests.harness.controller_world import FIRST_SEGMENT, Killed, World
+from tests.harness.memory_store import MemoryStore
 
 
 @pytest.fixture
@@ -340,10 +341,25 @@ def test_directories_of_no_topic_are_left_as_they_are_with_a_line(world):
 
 def test_what_an_uncommitted_creation_left_goes(world):
     stray(world, "stranger-0", b"")
+    unfinished_creation.note(str(world.data_dir), "stranger", bytes(16))
     world.boot()
     assert world.lines.named("stray_directory") == []
     (name,) = world.directories()
     assert name.endswith("-delete")
+
+
+def test_empty_partitions_of_a_topic_that_an_older_store_does_not_know_stay(world):
+    """Else the topic has fewer when it is adopted, and its keys go elsewhere."""
+    world.run(create(NewTopic("orders", 3)))
+    world.store = MemoryStore()
+    for _ in range(2):
+        world.boot()
+        assert [line["directory"] for line in world.lines.named("stray_directory")] == [
+            f"orders-{number}" for number in range(3)
+        ]
+        assert world.counters["stray_directories"] == 3
+    assert world.directories() == ["orders-0", "orders-1", "orders-2"]
+    assert not (world.data_dir / unfinished_creation.FILE).exists()
 
 
 @pytest.mark.parametrize("owner", ["version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw", None])

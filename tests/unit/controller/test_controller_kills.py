@@ -6,6 +6,7 @@ that moment. `test_controller_process` does the same to real processes with SIGK
 
 import pytest
 
+from mpbroker.log import unfinished_creation
 from mpbroker.metadata.commands import CreatePartitions, CreateTopics, DeleteTopics, NewTopic, PartitionCount
 from mpbroker.metadata.keys import Keys
 from tests.harness.controller_world import Killed, World
@@ -123,6 +124,7 @@ def test_a_kill_while_what_an_uncommitted_creation_left_is_put_away(tmp_path):
     for name in ("stranger-0", "stranger-1"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "00000000000000000000.log").write_bytes(b"")
+    unfinished_creation.note(str(tmp_path), "stranger", bytes(16))
     for nth in (1, 1):
         world.armed = ("controller.stray_renamed", nth)
         world.passed.clear()

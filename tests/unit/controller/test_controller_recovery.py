@@ -186,7 +186,13 @@ def test_a_successor_knows_in_which_directory_each_row_lies_and_hides_what_no_to
         recover=lambda: {b"V": 5}, retire=note("hide"), release=note("give back"), announce_all=note("announce")
     )
     logs = SimpleNamespace(
-        know=note("know"), hide=note("hide log", 0), retire=note("retire"), online_homes=[], load=note("load")
+        know=note("know"),
+        hide=note("hide log", 0),
+        retire=note("retire"),
+        online_homes=[],
+        load=note("load"),
+        half_made=dict,
+        creations_are_over=note("over"),
     )
     store = SimpleNamespace(load_operations=note("operations"), load_topics=list, load_deletions=list)
     deletions = SimpleNamespace(pending={}, add=note("add"), finish_all=note("finish"))
@@ -200,14 +206,23 @@ def test_a_successor_knows_in_which_directory_each_row_lies_and_hides_what_no_to
 def test_what_a_creation_left_that_was_never_committed_goes_under_its_id_or_none(monkeypatch, topic_id, unique):
     renamed, told = [], []
     place = SimpleNamespace(
-        find_all=lambda path: [found(0, "u", topic_id), found(0, "pending"), found(1, "u", topic_id)],
-        is_unused=lambda path, name: name == "u-0",
+        find_all=lambda path: [
+            found(0, "forgotten", topic_id),
+            found(0, "u", topic_id),
+            found(0, "pending"),
+            found(1, "u", topic_id),
+            found(2, "u", b"O"),
+        ],
+        is_unused=lambda path, name: name != "u-1",
         retire=lambda *words: renamed.append(words) or "new name",
         DELETE_SUFFIX="-delete",
     )
     monkeypatch.setattr(module, "partition_directory", place)
     homes = [SimpleNamespace(path="/1", log_dir=0), SimpleNamespace(path="/2", log_dir=1)]
-    logs, counted = SimpleNamespace(online_homes=homes), []
+    over, counted = [], []
+    logs = SimpleNamespace(
+        online_homes=homes, half_made=lambda: {"u": {b"T"}}, creations_are_over=lambda: over.append(len(told))
+    )
     line = lambda event, **fields: told.append((event, fields["directory"]))  # noqa: E731
     made = recovery(
         logs=logs, log=SimpleNamespace(info=line, warning=line), count=counted.append,
@@ -216,10 +231,11 @@ def test_what_a_creation_left_that_was_never_committed_goes_under_its_id_or_none
     made._look_for_strays(SimpleNamespace(by_name={}))
     assert renamed == [("/1", "u-0", unique, "-delete"), ("/2", "u-0", unique, "-delete")]
     assert told == [
-        ("unused_directory", "u-0"), ("stray_directory", "u-1"),
-        ("unused_directory", "u-0"), ("stray_directory", "/2/u-1"),
+        ("stray_directory", "forgotten-0"), ("unused_directory", "u-0"), ("stray_directory", "u-1"),
+        ("stray_directory", "u-2"), ("stray_directory", "/2/forgotten-0"), ("unused_directory", "u-0"),
+        ("stray_directory", "/2/u-1"), ("stray_directory", "/2/u-2"),
     ]  # fmt: skip
-    assert counted == ["stray_directories"] * 2
+    assert counted == ["stray_directories"] * 6 and over == [8]
 
 
 @pytest.mark.parametrize("loaded", [True, False])
