@@ -11,6 +11,7 @@ import os
 import re
 import time
 from collections import deque
+from threading import RLock
 from typing import Any, Final
 
 from mpbroker.metrics.line_limits import LineLimits
@@ -40,7 +41,8 @@ class EventLog:
 
     `about` of a line names its peer (an address, a client): of one kind and peer there is at most a line in ten
     seconds, and the next says how many were held back (`suppressed`). Call `tick` about once a second: it says so of
-    floods that are over.
+    floods that are over. Any thread may write, and a signal handler amid that: the lock is for what is counted, and
+    no line is written under it.
     """
 
     def __init__(self, process: str, fd: int = 2, level: str = "INFO", as_json: bool = False) -> None:
@@ -49,6 +51,7 @@ class EventLog:
         self._least = LEVELS[level]
         self._as_json = as_json
         self._limits = LineLimits(time.monotonic())
+        self._lock = RLock()
 
     def use_config(self, config: Any) -> "EventLog":
         """Take level and format from a BrokerConfig; the log itself, for whoever has just made it."""
@@ -79,20 +82,23 @@ class EventLog:
 
     def tick(self) -> None:
         """One line for each flood that is over."""
-        for held in self._limits.ended(time.monotonic()):
+        with self._lock:
+            ended = list(self._limits.ended(time.monotonic()))
+        for held in ended:
             self._write(held.level, held.kind, {"about": held.peer, "suppressed": held.lines})
 
     def _line(self, level: str, event: str, about: str | None, fields: dict[str, object]) -> None:
         if LEVELS[level] < self._least:
             return
-        suppressed = self._limits.allow(event, about, level, time.monotonic())
-        if suppressed is None:
-            return
+        with self._lock:
+            suppressed = self._limits.allow(event, about, level, time.monotonic())
+            if suppressed is None:
+                return
+            before, self._limits.held_over_all = self._limits.held_over_all, 0
         if suppressed:
             fields = fields | {"suppressed": suppressed}
-        if self._limits.held_over_all:
-            fields = fields | {"suppressed_before": self._limits.held_over_all}
-            self._limits.held_over_all = 0
+        if before:
+            fields = fields | {"suppressed_before": before}
         self._write(level, event, fields)
 
     def _write(self, level: str, event: str, fields: dict[str, object]) -> None:

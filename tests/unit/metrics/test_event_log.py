@@ -4,6 +4,7 @@ import builtins
 import errno
 import json
 import os
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -150,3 +151,24 @@ def test_lines_about_one_peer_are_counted_and_said_when_the_flood_is_over(pipe, 
     log.tick()
     log.tick()
     assert [line.split(" ", 1)[1] for line in lines_of(pipe)] == ["WARN p refused about=10.0.0.1 suppressed=1"]
+
+
+def test_threads_count_one_after_the_other(pipe):
+    """A line of one that came while another counts waits, and the same thread's, from a signal handler, does not."""
+    log, inner = EventLog("p", pipe[1]), []
+    allow = log._limits.allow
+
+    def slow(*words):
+        if not inner:
+            inner.append(threading.Thread(target=log.info, args=("other",)))
+            inner[0].start()
+            log.info("from_a_handler")
+            inner[0].join(0.05)
+            assert inner[0].is_alive(), "it waits"
+        return allow(*words)
+
+    log._limits.allow = slow
+    log.info("first")
+    inner[0].join(10)
+    events = [line.split()[3] for line in os.read(pipe[0], 1 << 20).decode().splitlines()]
+    assert sorted(events) == ["first", "from_a_handler", "other"] and events[0] == "from_a_handler"
