@@ -65,6 +65,7 @@ class World:
         )
         made._find_addresses = made._show_lag = lambda: None
         made._connect = self.connect
+        made._removed_files = SimpleNamespace(due_ms=lambda: 1 << 62, give_back=lambda: None)
         fetch = LeaderFetch(FOLLOWER, 1, FetchLimits(wait_max_ms=WAIT_MAX_MS))
         self.link = LeaderLink(LEADER, fetch, None, self.clock, lambda: None)
         made._links = {LEADER: self.link}
