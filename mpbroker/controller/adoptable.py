@@ -49,6 +49,8 @@ def was_made_anew(data_dir: str, name: str) -> bool:
     """Whether a directory holds an empty log from offset 0 on, as one does that was made because another one of that
     name was away; nothing is lost when that one takes its place. (A log that retention emptied begins higher.)"""
     names = disk.names(os.path.join(data_dir, name))
+    if not names:
+        return True
     bases = {match[1] for each in names if (match := _SEGMENT.fullmatch(each))}
     return bases <= {"0" * 20} and partition_directory.is_unused(data_dir, name)
 

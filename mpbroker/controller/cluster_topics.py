@@ -163,9 +163,13 @@ class ClusterTopics:
         return self._self_id in topic.replicas[found.partition]
 
     def _set_aside(self, home: Home, found: FoundDirectory) -> None:
+        if found.topic_id is None:  # nothing says that it was ever a partition's
+            self._count("stray_directories")
+            self._log.warning("stray_directory", directory=found.name, left="as it is", remedy="move it away")
+            return
         unused = partition_directory.is_unused(home.path, found.name)
         suffix = DELETE_SUFFIX if unused else STRAY_SUFFIX
-        renamed = partition_directory.retire(home.path, found.name, found.topic_id or bytes(16), suffix)
+        renamed = partition_directory.retire(home.path, found.name, found.topic_id, suffix)
         if not unused:
             self._count("stray_directories")
             self._log.warning("stray_set_aside", directory=found.name, renamed=renamed or "")

@@ -123,7 +123,11 @@ class ControllerRecovery:
                 if self._belongs(context, home, found) or found.topic in self._deletions.pending:
                     continue
                 ids = half_made.get(found.topic, ())
-                if ids and found.topic_id in (*ids, None) and partition_directory.is_unused(home.path, found.name):
+                if (
+                    ids
+                    and found.topic_id in (*ids, None)
+                    and partition_directory.is_unused(home.path, found.name, True)
+                ):
                     self._throw_away(home, found)
                     continue
                 if self._moved_away(context, home, found):
@@ -159,9 +163,8 @@ class ControllerRecovery:
         return True
 
     def _throw_away(self, home: Home, found: FoundDirectory) -> None:
-        unique = found.topic_id or bytes(16)
         suffix = partition_directory.DELETE_SUFFIX
-        new_name = partition_directory.retire(home.path, found.name, unique, suffix)
+        new_name = partition_directory.retire(home.path, found.name, found.topic_id or bytes(16), suffix)
         self._crash_point("controller.stray_renamed")
         self._log.info("unused_directory", directory=found.name, renamed=new_name)
 

@@ -72,9 +72,9 @@ def _ask(call: int, what: object) -> None:
 
 
 def open_file(path: str, flags: int = os.O_RDONLY, mode: int = 0o644) -> int:
-    """A descriptor, closed on exec."""
+    """A descriptor, closed on exec. A pipe that has the name of a file keeps nobody waiting."""
     _ask(IO_OPEN, path)
-    return os.open(path, flags | os.O_CLOEXEC, mode)
+    return os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, mode)
 
 
 def close(descriptor: int) -> None:
@@ -220,11 +220,17 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
     return False
 
 
-def directories(path: str) -> list[str]:
-    """Names of the directories in a directory, in order; links are none."""
+def directories(path: str, *, links: bool = False) -> list[str]:
+    """Names of the directories in a directory, in order. `links`: also of links to one."""
     _ask(IO_LIST, path)
     with os.scandir(path) as entries:
-        return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+        return sorted(entry.name for entry in entries if _is_directory(entry, links))
+
+
+def _is_directory(entry: os.DirEntry[str], links: bool) -> bool:
+    with suppress(OSError):
+        return entry.is_dir(follow_symlinks=links)
+    return False
 
 
 def status(where: int | str) -> os.stat_result:
@@ -255,6 +261,24 @@ def is_directory(path: str) -> bool:
         return stat.S_ISDIR(status(path).st_mode)
     except (FileNotFoundError, NotADirectoryError):
         return False
+
+
+def is_file(path: str) -> bool:
+    """Whether a regular file is at a path, or a link to one; an error is no no."""
+    try:
+        return stat.S_ISREG(status(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        return False
+
+
+def is_link(path: str) -> bool:
+    """Whether a link is at a path."""
+    _ask(IO_STATUS, path)
+    return os.path.islink(path)
 
 
 def real_path(path: str) -> str:

@@ -25,7 +25,8 @@ FUTURE_SUFFIX: Final = "-future"
 """Of a copy in the log directory that a partition shall move to."""
 MOVED_HERE: Final = "moved-here"
 """A file in a copy that is whole: of two directories of one partition the one that has it counts."""
-_SEGMENT: Final = (".log", ".index", ".timeindex", ".txnindex", ".tmp")
+_FIRST_SEGMENT: Final = re.compile(r"0{20}\.(?:log|index|timeindex|txnindex)")
+_OF_ALL: Final = re.compile(r"(?:partition\.metadata|leader-epoch-checkpoint)(?:\.tmp)?")
 _LOG: Final = re.compile(r"[0-9]{20}\.log")
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})")
 _MAX_METADATA_BYTES: Final = 4096
@@ -128,11 +129,21 @@ def complete(path: str, topic_id: bytes) -> None:
 
 def _complete(path: str, topic_id: bytes, owner: bytes | None) -> None:
     if owner != topic_id:
-        if disk.exists(os.path.join(path, METADATA_FILE)):
-            set_aside(os.path.join(path, METADATA_FILE))
-        _write(os.path.join(path, METADATA_FILE), f"version: 0\ntopic_id: {id_text(topic_id)}")
+        place = os.path.join(path, METADATA_FILE)
+        if disk.exists(place):
+            _check_file(place)
+            set_aside(place)
+        _write(place, f"version: 0\ntopic_id: {id_text(topic_id)}")
     if not disk.exists(os.path.join(path, EPOCH_FILE)):
         _write(os.path.join(path, EPOCH_FILE), "0\n1\n0 0\n")
+
+
+def _check_file(path: str) -> None:
+    """OSError, if what is there is none that can be read: whose it is nobody knows, so that it stays."""
+    if not disk.is_file(path):
+        raise OSError(errno.EEXIST, "is no file; move it away", path)
+    with disk.opened(path):
+        pass
 
 
 def id_text(topic_id: bytes) -> str:
@@ -141,22 +152,32 @@ def id_text(topic_id: bytes) -> str:
 
 
 def read_topic_id(path: str) -> bytes | None:
-    """The topic id in a directory's partition.metadata; None if there is none that can be read."""
+    """The topic id in a directory's partition.metadata; None if there is none that can be read, also because it is no
+    file, or not for this user."""
+    name = os.path.join(path, METADATA_FILE)
     try:
-        text = disk.patiently(disk.read_text, os.path.join(path, METADATA_FILE), _MAX_METADATA_BYTES, "ascii")
+        there = disk.patiently(disk.is_file, name)
+        text = disk.patiently(disk.read_text, name, _MAX_METADATA_BYTES, "ascii") if there else ""
         lines = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
         topic_id = base64.b64decode(lines["topic_id"] + "==", altchars=b"-_", validate=True)
-    except (FileNotFoundError, KeyError, ValueError):
+    except (FileNotFoundError, PermissionError, KeyError, ValueError):
         return None
     return topic_id if len(topic_id) == 16 else None
 
 
 def find_all(data_dir: str) -> Iterator[FoundDirectory]:
-    """Every partition directory, in name order; retired ones are left out."""
-    for name in disk.patiently(disk.directories, data_dir):
+    """Every partition directory, or link to one, in name order; retired ones are left out."""
+    for name in disk.patiently(disk.directories, data_dir, links=True):
         parsed = parse_name(name)
         if parsed:
-            yield FoundDirectory(name, *parsed, read_topic_id(os.path.join(data_dir, name)))
+            yield FoundDirectory(name, *parsed, _id_or_none(os.path.join(data_dir, name)))
+
+
+def _id_or_none(path: str) -> bytes | None:
+    """An error is no reason to give up what else is there: where the directory is a partition's, it comes again."""
+    with suppress(OSError):
+        return read_topic_id(path)
+    return None
 
 
 def log_bytes(data_dir: str, name: str) -> int | None:
@@ -183,15 +204,23 @@ def _size(path: str) -> int:
     return 0
 
 
-def is_unused(data_dir: str, name: str) -> bool:
-    """Whether a directory holds nothing but what the making of a partition leaves: empty segments, our own files."""
-    return disk.patiently(_is_unused, os.path.join(data_dir, name))
+def is_unused(data_dir: str, name: str, is_noted: bool = False) -> bool:
+    """Whether a directory holds what the making of a partition leaves, and nothing else: partition.metadata with a
+    topic's id, which comes first, perhaps an empty segment. Of anything else nobody knows whose it is, unless a note
+    of ours says that it was being made (`is_noted`): then it may have died before the first file."""
+    path = os.path.join(data_dir, name)
+    try:
+        ours = (is_noted or read_topic_id(path) is not None) and not disk.is_link(path)
+        return ours and disk.patiently(_is_unused, path)
+    except PermissionError:
+        return False
 
 
 def _is_unused(path: str) -> bool:
-    return all(
-        name in (METADATA_FILE, EPOCH_FILE) or (name.endswith(_SEGMENT) and not disk.size(os.path.join(path, name)))
-        for name in disk.names(path)
+    files, others = disk.files(path)
+    return not others and all(
+        _OF_ALL.fullmatch(name) or (_FIRST_SEGMENT.fullmatch(name) and not _size(os.path.join(path, name)))
+        for name in files
     )
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Final
 
 from mpbroker.errors import ConfigError
-from mpbroker.log import data_dir, partition_directory
+from mpbroker.log import data_dir, disk, partition_directory
 from mpbroker.log.unusable import unusable
 from mpbroker.metadata.keys import STORE_FILE
 from mpbroker.metadata.topic_names import CLUSTER_METADATA_TOPIC
@@ -124,15 +124,22 @@ def is_of_kraft(path: str) -> bool:
 
 
 def first_with_records(path: str, or_empty: bool = False) -> str:
-    """Name of a partition directory that holds records (`or_empty`: or segments without any); empty if there is
-    none."""
-    for name in sorted(entry.name for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)):
+    """Name of a partition directory, or of a link to one, that holds records, or may: it cannot be read (`or_empty`: or
+    segments without any); empty if there is none."""
+    for name in disk.directories(path, links=True):
         parsed = partition_directory.parse_name(name)
         if parsed and parsed[0] != CLUSTER_METADATA_TOPIC:
-            held = partition_directory.log_bytes(path, name)
+            held = _held(path, name)
             if held or (or_empty and held is not None):
                 return name
     return ""
+
+
+def _held(path: str, name: str) -> int | None:
+    try:
+        return partition_directory.log_bytes(path, name)
+    except PermissionError:
+        return 1
 
 
 def first_partition(path: str) -> str:

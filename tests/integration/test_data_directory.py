@@ -119,6 +119,21 @@ def test_a_link_to_nowhere_beside_a_log_that_no_checkpoint_names_costs_nothing(f
     assert (filled.data_dir / "orders-0/latest.log").is_symlink()
 
 
+def test_folders_of_others_forbid_no_start_and_stay(filled):
+    """Whatever lies in them: a pipe kept the start waiting, a link to nowhere ended it, an empty folder went."""
+    for name in ("app-1", "app-2", "my-0"):
+        (filled.data_dir / name).mkdir()
+    os.mkfifo(filled.data_dir / "app-1/partition.metadata")
+    os.mkfifo(filled.data_dir / f"app-1/{0:020d}.log")
+    (filled.data_dir / "app-2/partition.metadata").symlink_to("/nowhere")
+    (filled.data_dir / "app-2/cur.log").symlink_to("/nowhere")
+    with filled:
+        everything(filled, "orders", "payments")
+        assert filled.log().count("stray_directory") == 3
+    assert {"app-1", "app-2", "my-0"} <= set(os.listdir(filled.data_dir))
+    assert len(os.listdir(filled.data_dir / "app-1")) == len(os.listdir(filled.data_dir / "app-2")) == 2
+
+
 def test_without_meta_properties_it_is_refused_and_served_when_it_is_back(filled, tmp_path):
     shutil.move(filled.data_dir / "meta.properties", tmp_path / "meta")
     assert "no meta.properties" in refused(filled) and "adopt" in refused(filled)
@@ -226,6 +241,17 @@ def test_producer_ids_in_the_logs_are_not_given_out_again(tmp_path, older):
             assert len(read(broker, "orders", RECORDS * (life + 1))) == RECORDS * (life + 1)
     with broker:
         assert broker.log().count("producer_ids_passed") == 1, "once"
+
+
+def test_partitions_behind_links_are_not_overlooked(filled, tmp_path):
+    for name in ("orders-0", "payments-0"):
+        shutil.move(filled.data_dir / name, tmp_path / name)
+        (filled.data_dir / name).symlink_to(tmp_path / name)
+    (filled.data_dir / "metadata.db").unlink()
+    assert "holds orders-0 but no metadata.db" in refused(filled)
+    assert "taken in  orders: 1 partitions" in adopt(filled)
+    with filled:
+        everything(filled, "orders", "payments")
 
 
 def test_a_store_of_another_cluster_is_refused(filled):

@@ -258,7 +258,7 @@ def test_a_topic_that_misses_more_than_it_has_is_left_unless_they_shall_begin_em
         "c-2: more partitions of its topic are missing than are there (2 of 3); with --fill-missing they begin empty"
     ]
     filled = adopt(str(tmp_path), fill_missing=True)
-    assert filled == (["c: 3 partitions, 7 bytes; missing, made empty at the next start: 0-1"], [])
+    assert filled == (["c: 3 partitions, 7 bytes; missing, made empty at the next start: 0-1"], [], ["c"])
 
 
 @pytest.mark.parametrize("fill", [False, True])
@@ -304,10 +304,10 @@ def test_a_stray_comes_back_where_its_place_was_made_anew(tmp_path, made_anew):
         os.rename(tmp_path / "a-0" / f"{0:020d}.log", tmp_path / "a-0" / f"{9:020d}.log")
     done = adopt(str(tmp_path))
     if made_anew in ("as a topic's", "without a file"):
-        assert done == ([f"a: partition 0, from {stray}"], [])
+        assert done == ([f"a: partition 0, from {stray}"], [], [])
         assert (tmp_path / "a-0" / f"{0:020d}.log").read_bytes() == b"records"
         assert len(list(tmp_path.glob("a-0.*-stray"))) == 1 and not (tmp_path / stray).exists()
-        assert adopt(str(tmp_path)) == ([], [])
+        assert adopt(str(tmp_path)) == ([], [], [])
     else:
         assert f"{stray}: a-0 is in its place" in done.left and (tmp_path / stray).exists()
 

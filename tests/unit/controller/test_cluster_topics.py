@@ -237,7 +237,10 @@ def test_an_empty_stray_is_deleted_and_an_empty_store_proves_nothing(world):
     world.topics.put(topic())
     world.unused = {"gone-0"}
     world.topics._set_strays_aside()
-    assert world.did("set aside") == [("set aside", "/d", "gone-0", bytes(16), DELETE_SUFFIX)] and not world.counted
+    assert not world.did("set aside") and world.counted == ["stray_directories"], "nothing says that it is ours"
+    world.on_disk = [FoundDirectory("gone-0", "gone", 0, ID)]
+    world.topics._set_strays_aside()
+    assert world.did("set aside") == [("set aside", "/d", "gone-0", ID, DELETE_SUFFIX)] and len(world.counted) == 1
 
 
 def test_a_removed_topic_is_hidden_before_its_logs_go(world):
@@ -323,7 +326,7 @@ def test_a_start_sets_strays_aside_before_it_loads(world, monkeypatch):
     monkeypatch.setattr(module, "Moves", lambda **_given: moved)
     world.topics._rows.recover = world.snapshot.recover = dict
     world.logs.know = lambda _held: None
-    world.found, world.on_disk = {("t", 0): place(True)}, [FoundDirectory("gone-0", "gone", 0, None)]
+    world.found, world.on_disk = {("t", 0): place(True)}, [FoundDirectory("gone-0", "gone", 0, ID)]
     world.topics.recover([topic()])
     assert [entry[0] for entry in world.did("set aside", "load")] == ["set aside", "load"]
     world.topics.announce_made()

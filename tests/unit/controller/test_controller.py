@@ -6,7 +6,7 @@ import pytest
 
 from mpbroker.controller.controller_recovery import TablesTooSmall
 from mpbroker.controller.controller_store import MAX_OPERATIONS_KEPT
-from mpbroker.log import disk, unfinished_creation
+from mpbroker.log import disk, partition_directory, unfinished_creation
 from mpbroker.log.partition_directory import read_topic_id
 from mpbroker.metadata.commands import (
     AllocateProducerIds,
@@ -360,6 +360,27 @@ def test_empty_partitions_of_a_topic_that_an_older_store_does_not_know_stay(worl
         assert world.counters["stray_directories"] == 3
     assert world.directories() == ["orders-0", "orders-1", "orders-2"]
     assert not (world.data_dir / unfinished_creation.FILE).exists()
+
+
+def test_what_nobody_can_tell_to_be_ours_stays(world):
+    """Whatever its name: an empty folder, files of somebody else, partition.metadata that is none, or is of a topic of
+    which other partitions hold records: without this one, `adopt` would make it with too few."""
+    for name in ("backup-2026", "my-0", "app-1", "pipe-0", "link-0", "folder-0"):
+        (world.data_dir / name).mkdir()
+    (world.data_dir / "app-1/empty.log").touch()
+    (world.data_dir / "app-1/x.tmp").touch()
+    os.mkfifo(world.data_dir / "pipe-0/partition.metadata")
+    (world.data_dir / "link-0/partition.metadata").symlink_to("/nowhere")
+    (world.data_dir / "folder-0/partition.metadata").mkdir()
+    for number, records in enumerate((b"", b"records")):
+        stray(world, f"lived-{number}", records)
+        partition_directory.prepare(str(world.data_dir), f"lived-{number}", bytes(15) + b"l")
+    before = world.directories()
+    world.boot()
+    assert world.directories() == before
+    assert [line["directory"] for line in world.lines.named("stray_directory")] == before
+    assert world.counters["stray_directories"] == len(before) == 8
+    assert (world.data_dir / "lived-0" / FIRST_SEGMENT).exists()
 
 
 @pytest.mark.parametrize("owner", ["version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw", None])

@@ -213,7 +213,7 @@ def test_what_a_creation_left_that_was_never_committed_goes_under_its_id_or_none
             found(1, "u", topic_id),
             found(2, "u", b"O"),
         ],
-        is_unused=lambda path, name: name != "u-1",
+        is_unused=lambda path, name, is_noted: is_noted and name != "u-1",
         retire=lambda *words: renamed.append(words) or "new name",
         DELETE_SUFFIX="-delete",
     )

@@ -24,11 +24,14 @@ CALLS = {
     "make_directories": ("new", _native.IO_MAKE_DIR),
     "names": ("directory", _native.IO_LIST),
     "directories": ("directory", _native.IO_LIST),
+    "files": ("directory", _native.IO_LIST),
     "status": ("file", _native.IO_STATUS),
     "disk_status": ("directory", _native.IO_STATUS),
     "size": ("file", _native.IO_STATUS),
     "exists": ("file", _native.IO_STATUS),
     "is_directory": ("directory", _native.IO_STATUS),
+    "is_file": ("file", _native.IO_STATUS),
+    "is_link": ("file", _native.IO_STATUS),
     "real_path": ("file", _native.IO_STATUS),
     "read_whole": ("file", _native.IO_OPEN, 10),
     "read_text": ("file", _native.IO_OPEN, 10),
@@ -67,6 +70,22 @@ def test_a_call_that_is_refused_has_done_nothing(where, monkeypatch, name):
         getattr(disk, name)(where[what], *more)
     assert asked == [kind] and raised.value.errno == errno.EIO
     assert state(where) == before
+
+
+def test_what_is_no_file_is_told_apart_and_keeps_nobody_waiting(tmp_path):
+    (tmp_path / "file").write_bytes(b"abc")
+    (tmp_path / "directory").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name, to in (("to-file", "file"), ("to-directory", "directory"), ("lost", "nowhere"), ("round", "round")):
+        (tmp_path / name).symlink_to(to)
+    files, others = disk.files(str(tmp_path))
+    assert sorted(files) == ["file", "to-file"]
+    assert sorted(others) == ["directory", "lost", "pipe", "round", "to-directory"]
+    assert [disk.is_file(str(tmp_path / name)) for name in (*files, *others, "new")] == [True] * 2 + [False] * 6
+    assert disk.directories(str(tmp_path)) == ["directory"]
+    assert disk.directories(str(tmp_path), links=True) == ["directory", "to-directory"]
+    with pytest.raises(OSError, match="Illegal seek"):
+        disk.read_whole(str(tmp_path / "pipe"), 10)
 
 
 def test_every_call_is_in_the_table():

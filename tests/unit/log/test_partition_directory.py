@@ -226,6 +226,25 @@ def test_a_directory_is_completed_unless_it_belongs_to_another_topic(tmp_path, o
     assert (path / "leader-epoch-checkpoint").exists() is is_ours
 
 
+@pytest.mark.parametrize("kind", ["a link to nowhere", "a directory", "a pipe"])
+def test_metadata_that_is_no_file_says_nothing_and_stays(tmp_path, kind):
+    place = tmp_path / "t-0/partition.metadata"
+    place.parent.mkdir()
+    make = {"a link to nowhere": lambda: place.symlink_to("/nowhere"), "a directory": place.mkdir}
+    make.get(kind, lambda: os.mkfifo(place))()
+    before = place.lstat()
+    assert partition_directory.read_topic_id(str(place.parent)) is None
+    assert list(partition_directory.find_all(str(tmp_path))) == [FoundDirectory("t-0", "t", 0, None)]
+    assert not partition_directory.is_unused(str(tmp_path), "t-0")
+    for make_whole in (
+        partition_directory.complete,
+        lambda _path, topic: partition_directory.prepare(tmp_path, "t-0", topic),
+    ):
+        with pytest.raises(OSError, match="is no file; move it away"):
+            make_whole(str(place.parent), ID)
+    assert os.listdir(place.parent) == ["partition.metadata"] and place.lstat() == before
+
+
 def test_what_cannot_be_read_is_set_aside_and_epochs_stay(tmp_path):
     path = tmp_path / "t-0"
     path.mkdir()
@@ -240,7 +259,9 @@ def test_what_cannot_be_read_is_set_aside_and_epochs_stay(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "unused"),
     [
-        ("partition.metadata", b"x", True),
+        ("partition.metadata", b"x", False),
+        ("00000000000000000007.log", b"", False),
+        ("x.tmp", b"", False),
         ("leader-epoch-checkpoint", b"x", True),
         ("00000000000000000000.log", b"", True),
         ("00000000000000000000.index", b"", True),
@@ -254,8 +275,10 @@ def test_what_cannot_be_read_is_set_aside_and_epochs_stay(tmp_path):
     ],
 )
 def test_what_only_the_making_of_a_partition_left_is_of_no_use(tmp_path, name, content, unused):
-    (tmp_path / "t-0").mkdir()
+    partition_directory.prepare(str(tmp_path), "t-0", ID)
     assert partition_directory.is_unused(str(tmp_path), "t-0")
+    (tmp_path / "link-0").symlink_to("t-0")
+    assert not partition_directory.is_unused(str(tmp_path), "link-0")
     (tmp_path / "t-0" / name).write_bytes(content)
     assert partition_directory.is_unused(str(tmp_path), "t-0") is unused
 

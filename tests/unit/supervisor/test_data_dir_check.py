@@ -1,5 +1,6 @@
 """Whose a directory is: what holds records, and what a further log directory is refused for."""
 
+import errno
 import os
 from types import SimpleNamespace
 
@@ -32,7 +33,18 @@ def test_the_first_partition_with_records_is_named(tmp_path):
     partition(tmp_path, "c-3")
     assert first_with_records(str(tmp_path)) == "c-3"
     (tmp_path / "c-2").symlink_to(tmp_path / "z-0")
-    assert first_with_records(str(tmp_path)) == "c-3", "a link is nobody's"
+    assert first_with_records(str(tmp_path)) == "c-2", "a broker serves what a link leads to"
+    (tmp_path / "c-1").symlink_to("nowhere")
+    assert first_with_records(str(tmp_path)) == "c-2"
+
+
+def test_a_partition_that_cannot_be_looked_at_may_hold_records(tmp_path, monkeypatch):
+    def no_right(path, name):
+        raise PermissionError(errno.EACCES, "no", path)
+
+    partition(tmp_path, "a-0", b"")
+    monkeypatch.setattr(data_dir_check.partition_directory, "log_bytes", no_right)
+    assert first_with_records(str(tmp_path)) == "a-0"
 
 
 def test_a_further_directory_is_nobody_elses(tmp_path):
