@@ -1,6 +1,6 @@
 """`mpbroker adopt`: topics are taken in by their directories, and directories set aside as strays brought back.
 
-Runs in the command's process, with the data directory locked: no broker runs there. What a store says stays; topics
+Runs in the command's process, with the log directories locked: no broker runs there. What a store says stays; topics
 that it does not name are added to it, with the id of their `partition.metadata` (Apache Kafka's own too). Their
 settings stood in the store that is lost: until a user says otherwise nothing of them is deleted or compacted. What is
 in doubt is left where it is, with a sentence, and so is what would make a store with which the broker does not start.
@@ -10,7 +10,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from mpbroker.config.table import SETTINGS
@@ -63,22 +63,61 @@ class Adoption(NamedTuple):
 
 
 def adopt(
-    path: str, node_id: int | None = None, *, fill_missing: bool = False, room: tuple[int, int] = DEFAULT_ROOM
+    path: str,
+    node_id: int | None = None,
+    further: Sequence[str] = (),
+    *,
+    fill_missing: bool = False,
+    room: tuple[int, int] = DEFAULT_ROOM,
 ) -> Adoption:
-    """Take in what can be taken in. ConfigError when the directory's identity contradicts itself. Safe to run again.
-    `fill_missing`: also topics of which most partitions are missing, and missing ones that had records begin empty;
-    `room`: how many topics and partitions the broker has room for."""
-    meta = identity(path, node_id)
+    """Take in what can be taken in. ConfigError when the directories' identities contradict each other. Safe to run
+    again. `further`: the log directories beside the first, which has the store; `fill_missing`: also topics of which
+    most partitions are missing, and missing ones that had records begin empty; `room`: how many topics and partitions
+    the broker has room for."""
+    of_others = [_identity_of_further(each) for each in further]
+    meta = identity(path, node_id, next((each for each in of_others if each is not None), None))
+    homes = {path: meta.directory_id}
+    if further:
+        for each in further:
+            data_dir.prepare(each, meta.node_id, meta.cluster_id)
+        homes = {each: _directory_id(each) for each in (path, *further)}
+        if len(set(homes.values())) < len(homes):
+            problem = f"{', '.join(homes)}: two of them have one directory.id: one is a copy of another"
+            raise ConfigError("log.dirs", path, problem=problem)
     store = SqliteStore(os.path.join(path, STORE_FILE))
     try:
         controller_store = ControllerStore(store, Keys(meta.cluster_id), boot_id=0)
-        return _Adopter(path, meta.node_id, controller_store, fill_missing, room).run()
+        return _Adopter(homes, meta.node_id, controller_store, fill_missing, room).run()
     finally:
         store.close()
 
 
-def identity(path: str, node_id: int | None) -> data_dir.MetaProperties:
-    """meta.properties, or one written anew for the cluster of the store, or for a new cluster."""
+def _identity_of_further(path: str) -> data_dir.MetaProperties | None:
+    problem = ""
+    if os.path.exists(os.path.join(path, STORE_FILE)):
+        problem = f"has a metadata store of its own: name it first; or, if it is of no use, move {STORE_FILE}* away"
+    elif os.path.isdir(os.path.join(path, f"{CLUSTER_METADATA_TOPIC}-0")):
+        problem = "holds the metadata of an Apache Kafka: name it first"
+    if problem:
+        raise ConfigError("log.dirs", path, problem=f"{path} {problem}. Nothing was changed")
+    return data_dir.read_meta(path)
+
+
+def _directory_id(path: str) -> str:
+    """Of several directories: partitions are told apart by them. One without gets one, and one that Kafka with
+    ZooKeeper wrote is written as ours, by which a start knows it; what the file said is kept beside it."""
+    meta = data_dir.read_meta(path)
+    assert meta is not None
+    if not meta.directory_id or data_dir.is_of_zookeeper(path):
+        meta = meta._replace(directory_id=meta.directory_id or data_dir.new_id())
+        data_dir.keep_meta(path)
+        data_dir.write_meta(path, meta)
+    return meta.directory_id
+
+
+def identity(path: str, node_id: int | None, known: data_dir.MetaProperties | None = None) -> data_dir.MetaProperties:
+    """meta.properties, or one written anew for the cluster of the store, or for a new cluster. `known`: what another
+    log directory says."""
     try:
         clusters = peek(os.path.join(path, STORE_FILE)).clusters
     except UnreadableStore as error:
@@ -90,7 +129,9 @@ def identity(path: str, node_id: int | None) -> data_dir.MetaProperties:
         if len(clusters) > 1:
             names = ", ".join(sorted(clusters))
             raise ConfigError("log.dirs", path, problem=f"{path} holds topics of several clusters ({names})")
-        return data_dir.prepare(path, 0 if node_id is None else node_id, min(clusters, default=None))
+        node = known.node_id if known else 0
+        cluster = min(clusters, default=known.cluster_id if known else None)
+        return data_dir.prepare(path, node if node_id is None else node_id, cluster)
     if clusters and meta.cluster_id not in clusters:
         raise ConfigError(
             "cluster.id",
@@ -104,13 +145,18 @@ def identity(path: str, node_id: int | None) -> data_dir.MetaProperties:
 
 
 class _Adopter:
+    """`homes`: log directories with their ids. A directory that is not in the first is named by its whole path."""
+
     def __init__(
-        self, path: str, node_id: int, store: ControllerStore, fill_missing: bool, room: tuple[int, int]
+        self, homes: dict[str, str], node_id: int, store: ControllerStore, fill_missing: bool, room: tuple[int, int]
     ) -> None:
+        self._homes = homes
+        self._path = next(iter(homes))
+        self._twice: dict[str, str] = {}  # topics of which a partition lies in two log directories: which ones
+        self._made_anew: dict[str, FoundDirectory] = {}  # by name: what a stray comes back to the place of
         self._fill_missing = fill_missing
         self._room = room
-        self._written = adoptable.Written(path)
-        self._path = path
+        self._written = {home: adoptable.Written(home) for home in homes}
         self._node_id = node_id
         self._store = store
         self._context = ControllerContext(store.load_topics())
@@ -119,7 +165,8 @@ class _Adopter:
 
     def run(self) -> Adoption:
         """Directories first, then the store: after a kill in between, the next run finds them again."""
-        remove_marker(self._path)
+        for home in self._homes:
+            remove_marker(home)
         new: list[TopicState] = []
         for name, partitions in sorted(self._found().items()):
             topic = self._context.by_name.get(name)
@@ -130,21 +177,26 @@ class _Adopter:
             else:
                 new.append(self._take_in(name, partitions))
         if new:
-            sync_directory(self._path)
+            for home in self._homes:
+                sync_directory(home)
             self._store.create_topics(new, operation=0, answer=b"")
         return self._done
 
     def _found(self) -> Topics:
         """Partitions by topic and number: those in their place, unless they were made anew because a stray was away."""
-        places = {
-            each.name: each for each in partition_directory.find_all(self._path) if each.topic != CLUSTER_METADATA_TOPIC
-        }
+        places: dict[str, FoundDirectory] = {}
+        for home in self._homes:
+            for each in partition_directory.find_all(home):
+                if each.topic != CLUSTER_METADATA_TOPIC:
+                    self._note_in_place(places, each.name, each._replace(name=self._shown(home, each.name)))
         for stray in self._strays():
             place = partition_directory.directory_name(stray.topic, stray.partition)
             there = places.get(place)
-            is_free = there is None and not os.path.lexists(os.path.join(self._path, place))
+            is_free = there is None and not os.path.lexists(os.path.join(self._home_of(stray), place))
             if is_free or (there is not None and self._gives_way(there, stray)):
                 places[place] = stray
+                if there is not None:
+                    self._made_anew[place] = there
             else:
                 self._leave({stray.partition: stray}, f"{there.name if there else place} is in its place")
         found: Topics = {}
@@ -155,13 +207,34 @@ class _Adopter:
                 self._leave({each.partition: each}, "it holds no log: no partition.metadata, no segment")
         return found
 
+    def _note_in_place(self, places: dict[str, FoundDirectory], name: str, each: FoundDirectory) -> None:
+        """Of two directories of one partition the one counts that a move marked as whole; else nobody can say."""
+        other = places.setdefault(name, each)
+        if other is each:
+            return
+        is_marked = partition_directory.was_moved_here(self._path_of(each))
+        if is_marked == partition_directory.was_moved_here(self._path_of(other)):
+            self._twice[each.topic] = f"there are {other.name} and {each.name}"
+        elif is_marked:
+            places[name] = each
+
+    def _shown(self, home: str, name: str) -> str:
+        return name if home == self._path else os.path.join(home, name)
+
+    def _path_of(self, each: FoundDirectory) -> str:
+        return os.path.join(self._path, each.name)
+
+    def _home_of(self, each: FoundDirectory) -> str:
+        return os.path.dirname(self._path_of(each))
+
     def _strays(self) -> Iterator[FoundDirectory]:
         """Directories that were set aside with records."""
-        for name in sorted(os.listdir(self._path)):
-            stray = _STRAY.fullmatch(name)
-            if stray and partition_directory.log_bytes(self._path, name):
-                topic_id = partition_directory.read_topic_id(os.path.join(self._path, name))
-                yield FoundDirectory(name, stray[1], int(stray[2]), topic_id)
+        for home in self._homes:
+            for name in sorted(os.listdir(home)):
+                stray = _STRAY.fullmatch(name)
+                if stray and partition_directory.log_bytes(home, name):
+                    topic_id = partition_directory.read_topic_id(os.path.join(home, name))
+                    yield FoundDirectory(self._shown(home, name), stray[1], int(stray[2]), topic_id)
 
     def _is_known(self, found: FoundDirectory) -> bool:
         topic = self._context.by_name.get(found.topic)
@@ -170,7 +243,13 @@ class _Adopter:
     def _gives_way(self, there: FoundDirectory, stray: FoundDirectory) -> bool:
         """Whether what is in a stray's place was made anew, empty, because the stray was away."""
         is_same = None in (stray.topic_id, there.topic_id) or stray.topic_id == there.topic_id
-        return is_same and not _STRAY.fullmatch(there.name) and adoptable.was_made_anew(self._path, there.name)
+        is_stray = _STRAY.fullmatch(os.path.basename(there.name))
+        return (
+            is_same
+            and not is_stray
+            and there.topic not in self._twice
+            and adoptable.was_made_anew(self._path, there.name)
+        )
 
     def _why_not(self, name: str, partitions: dict[int, FoundDirectory]) -> str | None:
         ids = {each.topic_id for each in partitions.values()} - {None}
@@ -180,6 +259,7 @@ class _Adopter:
         most_topics, most_partitions = self._room
         conditions: list[tuple[bool, str]] = [
             (not is_legal_topic_name(name), "no topic may have that name"),
+            (name in self._twice, f"{self._twice.get(name)}: move the one that is not right away"),
             (name in self._deleted, "its topic was deleted"),
             (len(ids) > 1, "its partitions have different topic ids"),
             (bool(ids) and min(i for i in ids if i) in self._context.by_id, "its topic id belongs to another topic"),
@@ -205,26 +285,30 @@ class _Adopter:
     def _take_in(self, name: str, partitions: dict[int, FoundDirectory]) -> TopicState:
         topic_id = next((each.topic_id for each in partitions.values() if each.topic_id), uuid.uuid4().bytes)
         count = _partition_count(name, partitions)
+        size = self._bytes(partitions)
         for each in partitions.values():
             self._put_in_place(each)
         told = self._treat_missing(name, topic_id, [number for number in range(count) if number not in partitions])
-        self._done.taken.append(f"{name}: {count} partitions, {self._bytes(name, partitions)} bytes{told}")
+        self._done.taken.append(f"{name}: {count} partitions, {size} bytes{told}")
         if not is_internal_topic(name):
             self._done.kept.append(name)
         configs = dict(INTERNAL.get(name, KEPT))
         topic = TopicState(topic_id, name, [[self._node_id]] * count, configs, time.time_ns() // 1_000_000)
+        if len(self._homes) > 1:
+            topic.directories = [self._noted(name, number, partitions.get(number)) for number in range(count)]
         self._context.add(topic)
         return topic
 
     def _treat_missing(self, name: str, topic_id: bytes, missing: list[int]) -> str:
         """What becomes of a topic's partitions that are not there: one that was written is not begun anew by a start
         (ADR 15), the others are."""
-        written = [number for number in missing if self._written.up_to(name, number) > 0]
+        written = [number for number in missing if self._written_up_to(name, number)[0] > 0]
         fresh = [number for number in missing if number not in written]
         told = f"; missing, made empty at the next start: {adoptable.shown(fresh)}" if fresh else ""
         if written and self._fill_missing:
             for number in written:
-                adoptable.begin_empty(self._path, name, number, topic_id, self._written.up_to(name, number))
+                end, home = self._written_up_to(name, number)
+                adoptable.begin_empty(home, name, number, topic_id, end)
             return f"{told}; missing though they had records, begun empty: {adoptable.shown(written)}"
         if written:
             return (
@@ -233,10 +317,23 @@ class _Adopter:
             )
         return told
 
+    def _written_up_to(self, name: str, number: int) -> tuple[int, str]:
+        """How far a partition was written, and in which log directory; of those that know nothing the first."""
+        return max(((self._written[home].up_to(name, number), home) for home in self._homes), key=lambda one: one[0])
+
+    def _noted(self, name: str, number: int, each: FoundDirectory | None) -> str:
+        """The directory.id of where a partition lies, or lay."""
+        if each is not None:
+            return self._homes[self._home_of(each)]
+        end, home = self._written_up_to(name, number)
+        return self._homes[home] if end else ""
+
     def _bring_back(self, topic: TopicState, partitions: dict[int, FoundDirectory]) -> None:
-        """A topic that the store names: its strays go back to their places."""
+        """A topic that the store names: its strays go back to their places. It grows where it has records beyond its
+        last partition: the store is older than they are, or the topic was taken in when they were not there."""
+        self._grow(topic, partitions)
         for number, each in partitions.items():
-            in_place = each.name == partition_directory.directory_name(topic.name, number)
+            in_place = os.path.basename(each.name) == partition_directory.directory_name(topic.name, number)
             if each.topic_id not in (topic.id, None):
                 self._leave({number: each}, f"topic {topic.name} has another id")
             elif number >= len(topic.replicas):
@@ -245,27 +342,49 @@ class _Adopter:
                 self._put_in_place(each)
                 self._done.taken.append(f"{topic.name}: partition {number}, from {each.name}")
 
-    def _put_in_place(self, each: FoundDirectory) -> None:
-        place = partition_directory.directory_name(each.topic, each.partition)
-        if each.name != place:
-            if os.path.lexists(os.path.join(self._path, place)):  # made anew, empty
-                partition_directory.retire(self._path, place, uuid.uuid4().bytes, STRAY_SUFFIX)
-            os.rename(os.path.join(self._path, each.name), os.path.join(self._path, place))
+    def _grow(self, topic: TopicState, partitions: dict[int, FoundDirectory]) -> None:
+        mine = {number: each for number, each in partitions.items() if each.topic_id == topic.id}
+        count, held = len(topic.replicas), sum(len(each.replicas) for each in self._context.by_id.values())
+        beyond = {number: each for number, each in mine.items() if number >= count}
+        more = max(beyond) + 1 - count if self._bytes(beyond) else 0
+        is_doubtful = more > 2 * len(beyond) and not self._fill_missing
+        if topic.name in self._twice or is_doubtful or count + more > MAX_PARTITIONS or held + more > self._room[1]:
+            return
+        noted = topic.directories
+        if len(self._homes) > 1:
+            noted = noted + [""] * (count + more - len(noted))
+            for number, each in mine.items():
+                if number < len(noted):
+                    noted[number] = noted[number] or self._noted(topic.name, number, each)
+        if more or noted != topic.directories:
+            topic.replicas, topic.directories = topic.replicas + [[self._node_id]] * more, noted
+            self._store.add_partitions([topic], operation=0, answer=b"")
+        if more:
+            self._done.taken.append(f"{topic.name}: {more} more partitions, {count + more} now")
 
-    def _bytes(self, topic: str, partitions: dict[int, FoundDirectory]) -> int:
-        names = (partition_directory.directory_name(topic, number) for number in partitions)
-        return sum(partition_directory.log_bytes(self._path, name) or 0 for name in names)
+    def _put_in_place(self, each: FoundDirectory) -> None:
+        name = partition_directory.directory_name(each.topic, each.partition)
+        place = os.path.join(self._home_of(each), name)
+        if self._path_of(each) != place:
+            if name in self._made_anew:
+                partition_directory.retire(self._home_of(self._made_anew[name]), name, uuid.uuid4().bytes, STRAY_SUFFIX)
+            os.rename(self._path_of(each), place)
+
+    def _bytes(self, partitions: dict[int, FoundDirectory]) -> int:
+        """Of records."""
+        return sum(partition_directory.log_bytes(self._path, each.name) or 0 for each in partitions.values())
 
     def _leave_or_set_aside(self, topic: str, partitions: dict[int, FoundDirectory], why: str) -> None:
         """Where an internal topic's directories lie, the broker cannot make it: no group and no transaction would work.
         They are kept as strays."""
-        in_place = [each for each in partitions.values() if partition_directory.parse_name(each.name)]
+        in_place = [each for each in partitions.values() if partition_directory.parse_name(os.path.basename(each.name))]
         if not is_internal_topic(topic) or topic in self._deleted or not in_place:
             self._leave(partitions, why)
             return
         for each in in_place:
             unique = each.topic_id or bytes(16)
-            kept = partition_directory.retire(self._path, each.name, unique, STRAY_SUFFIX)
+            home, name = os.path.split(self._path_of(each))
+            kept = partition_directory.retire(home, name, unique, STRAY_SUFFIX)
             self._done.left.append(f"{each.name}: {why}; kept as {kept}, the broker makes the topic anew")
 
     def _leave(self, partitions: dict[int, FoundDirectory], why: str) -> None:

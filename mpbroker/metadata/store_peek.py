@@ -38,7 +38,7 @@ def peek(path: str) -> StorePeek:
     if not os.path.exists(path):
         return found
     try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5)) as db:
+        with closing(sqlite3.connect(_uri(path), uri=True, timeout=5)) as db:
             for (key,) in db.execute(_NAMES, (f"{ROOT}/", f"{ROOT}0")) if _has_table(db) else ():
                 _take(found, key.removeprefix(f"{ROOT}/").split("/"))
     except (sqlite3.Error, UnicodeDecodeError) as error:  # its message may quote what is damaged
@@ -49,11 +49,17 @@ def peek(path: str) -> StorePeek:
 def peek_settings(path: str, key: str) -> dict[str, str]:
     """The settings kept under a key; empty when there are none. UnreadableStore."""
     try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5)) as db:
+        with closing(sqlite3.connect(_uri(path), uri=True, timeout=5)) as db:
             row = db.execute("SELECT value FROM kv WHERE key = ?", (key,)).fetchone() if _has_table(db) else None
         return decode_record(BrokerConfigRecord, row[0], key).configs if row else {}
     except (sqlite3.Error, BadRecord) as error:
         raise UnreadableStore(f"{path} cannot be read as a metadata store: {error}") from error
+
+
+def _uri(path: str) -> str:
+    """Without a write-ahead log nobody has the store open: SQLite need not make one, and an index of it, beside the
+    store, which a look that may not write would leave there."""
+    return f"file:{path}?mode=ro" + ("" if os.path.exists(f"{path}-wal") else "&immutable=1")
 
 
 def _has_table(db: sqlite3.Connection) -> bool:

@@ -171,3 +171,45 @@ def _is_refused(paths, why):
     code, said = refused(paths)
     assert code == 2 and why in said, said
     assert [sorted(os.listdir(path)) for path in paths] == before
+
+
+def adopt(*paths):
+    command = [sys.executable, "-m", "mpbroker", "adopt", *paths]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def test_without_the_store_records_anywhere_forbid_the_start_and_all_directories_are_adopted(tmp_path):
+    paths = directories(tmp_path)
+    with start(tmp_path) as broker:
+        create(broker, "t")
+        kept = [number for number in range(PARTITIONS) if f"t-{number}" not in os.listdir(paths[0])]
+        assert fill(broker, "t", kept) == dict.fromkeys(kept, 5)
+    os.unlink(os.path.join(paths[0], "metadata.db"))
+    for name in os.listdir(paths[0]):
+        if name.startswith("t-"):
+            shutil.rmtree(os.path.join(paths[0], name))
+    _is_refused(paths, f"holds no metadata.db, which names the topics, and {paths[1]}/t-")
+    assert "taken in  t: 6 partitions" in adopt(*paths)
+    with start(tmp_path) as broker:
+        assert ends(broker, "t", range(PARTITIONS)) == dict.fromkeys(range(PARTITIONS), 0) | dict.fromkeys(kept, 5)
+
+
+def test_adopting_the_first_directory_alone_is_put_right_by_naming_all(tmp_path):
+    """As Apache Kafka with ZooKeeper left them, too: no ids of directories."""
+    paths = directories(tmp_path)
+    with start(tmp_path) as broker:
+        create(broker, "t")
+        assert fill(broker, "t", range(PARTITIONS)) == dict.fromkeys(range(PARTITIONS), 5)
+    os.unlink(os.path.join(paths[0], "metadata.db"))
+    meta = read_meta(paths[0])
+    for path in paths:
+        text = f"version=0\nbroker.id={meta.node_id}\ncluster.id={meta.cluster_id}\n"
+        Path(path, "meta.properties").write_text(text)
+    said = adopt(paths[0])
+    assert "taken in  t:" in said and "6 partitions" not in said
+    code, why = refused(paths)
+    assert code == 2 and f"{paths[1]} is a data directory of Apache Kafka" in why
+    assert "more partitions, 6 now" in adopt(*paths)
+    for _ in range(2):
+        with start(tmp_path) as broker:
+            assert ends(broker, "t", range(PARTITIONS)) == dict.fromkeys(range(PARTITIONS), 5)

@@ -1,5 +1,6 @@
 """A look into a store's file from outside: which clusters and topics it names, which settings; nothing is written."""
 
+import os
 import re
 import sqlite3
 from contextlib import closing
@@ -90,6 +91,14 @@ def test_the_file_itself_is_not_written(path):
     peek_settings(path, CONFIG)
     with open(path, "rb") as file:
         assert file.read() == before
+    assert os.listdir(os.path.dirname(path)) == ["metadata.db"], "and none is made beside it"
+
+
+def test_what_an_open_store_has_not_put_into_its_file_yet_is_seen(tmp_path):
+    store = SqliteStore(tmp_path / "metadata.db")
+    store.txn([], [Put("/mpb/v1/one/tn/a", b"")], tag="t")
+    assert peek(str(tmp_path / "metadata.db")).topics == {"one": {"a"}}
+    store.close()
 
 
 @pytest.mark.parametrize("look", [peek, lambda path: peek_settings(path, CONFIG)])
@@ -97,4 +106,4 @@ def test_a_file_is_opened_for_reading_alone(path, monkeypatch, look):
     real, asked = sqlite3.connect, []
     monkeypatch.setattr(sqlite3, "connect", lambda name, **how: asked.append((name, how["uri"])) or real(name, **how))
     look(path)
-    assert asked == [(f"file:{path}?mode=ro", True)]
+    assert asked == [(f"file:{path}?mode=ro&immutable=1", True)]
