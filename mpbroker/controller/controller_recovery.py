@@ -23,8 +23,10 @@ from mpbroker.log.data_dir import FIRST
 from mpbroker.log.log_loader import PartitionToLoad
 from mpbroker.log.partition_directory import FoundDirectory
 from mpbroker.metadata.metadata_snapshot import MetadataSnapshot
+from mpbroker.metadata.topic_names import CLUSTER_METADATA_TOPIC
 from mpbroker.shm.events import Events
 
+_KAFKAS: Final = "it is Kafka's own metadata, of no use here; move it away when that Kafka shall not run again"
 _ADOPT: Final = "`mpbroker adopt` takes it in as a topic; otherwise move it away"
 _NO_LOG: Final = "it holds no log; move it away"
 Live = dict[bytes, dict[int, int]]  # topic id → partition → ordinal
@@ -137,7 +139,7 @@ class ControllerRecovery:
                     "stray_directory",
                     directory=found.name if home.log_dir == FIRST else os.path.join(home.path, found.name),
                     left="as it is",
-                    remedy=_ADOPT if adoptable.is_partition(home.path, found) else _NO_LOG,
+                    remedy=_remedy(home, found),
                 )
         self._logs.creations_are_over()
 
@@ -226,3 +228,10 @@ class ControllerRecovery:
         for partition in loaded:
             if self._rows.who(partition.ordinal).topic_id != partition.topic_id:
                 raise MpbrokerError(f"the log of {partition.dir} was not loaded")
+
+
+def _remedy(home: Home, found: FoundDirectory) -> str:
+    """What to do with a directory that belongs to no topic."""
+    if found.topic == CLUSTER_METADATA_TOPIC:
+        return _KAFKAS
+    return _ADOPT if adoptable.is_partition(home.path, found) else _NO_LOG

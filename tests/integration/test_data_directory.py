@@ -304,6 +304,8 @@ def test_a_directory_of_apache_kafka_is_refused_untouched_and_can_be_adopted(fil
         everything(filled, "orders", "payments")
     if kind == "kraft":
         assert (filled.data_dir / "__cluster_metadata-0" / f"{0:020d}.log").read_bytes() == b"Kafka's"
+        [said] = [line for line in filled.log().splitlines() if "stray_directory" in line]
+        assert "it is Kafka's own metadata" in said and "mpbroker adopt" not in said
 
 
 @pytest.mark.parametrize("partitions", [(), ("orders-0", "__consumer_offsets-3")])
