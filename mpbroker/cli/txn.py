@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from mpbroker.cli.moments import moment_text
+from mpbroker.cli.usage import UsageError
 from mpbroker.cli.verbs import Verb, define_verbs, print_as, run_verb
 from mpbroker.client.group_admin import ask_coordinator, ask_every_broker, when_ready
 from mpbroker.client.network_client import NetworkClient
@@ -12,6 +13,7 @@ from mpbroker.client.transaction_admin import (
     ONGOING,
     STATES,
     TRANSACTION,
+    abort_at,
     abort_transaction,
     describe_transaction,
     list_transactions,
@@ -64,6 +66,14 @@ def _name(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("transactional_id", metavar="ID")
 
 
+def _name_or_place(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("transactional_id", metavar="ID", nargs="?")
+    place = parser.add_argument_group("instead of ID, a transaction that no coordinator knows any more")
+    place.add_argument("--topic", metavar="TOPIC")
+    place.add_argument("--partition", type=int, metavar="N")
+    place.add_argument("--start-offset", type=int, metavar="OFFSET", help="the offset that it begins at")
+
+
 def _describe(client: NetworkClient, arguments: argparse.Namespace) -> None:
     name = arguments.transactional_id
     found = ask_coordinator(client, name, lambda one: describe_transaction(one, name), TRANSACTION)
@@ -81,12 +91,29 @@ def _describe(client: NetworkClient, arguments: argparse.Namespace) -> None:
 
 def _abort(client: NetworkClient, arguments: argparse.Namespace) -> None:
     name = arguments.transactional_id
+    place = (arguments.topic, arguments.partition, arguments.start_offset)
+    if (place.count(None) != 0) if name is None else (place.count(None) != len(place)):
+        raise UsageError("name an ID, or --topic, --partition and --start-offset")
+    if name is None:
+        _abort_at(client, arguments)
+        return
     found = ask_coordinator(client, name, lambda one: describe_transaction(one, name), TRANSACTION)
     if found.state == ONGOING:
         ask_coordinator(client, name, lambda one: abort_transaction(one, found), TRANSACTION)
     is_aborted = found.state == ONGOING
     text = f"aborted the transaction of {name}; its producer is fenced" if is_aborted else f"{name} has no transaction"
     print_as(arguments, {"transactional_id": name, "aborted": is_aborted}, text)
+
+
+def _abort_at(client: NetworkClient, arguments: argparse.Namespace) -> None:
+    topic, partition, offset = arguments.topic, arguments.partition, arguments.start_offset
+    producer_id = when_ready(lambda: abort_at(client, topic, partition, offset))
+    where = f"{topic}-{partition} from offset {offset} on"
+    text = f"no transaction is open in {where}"
+    if producer_id is not None:
+        text = f"aborted the transaction of producer {producer_id} in {where}"
+    shown = {"topic": topic, "partition": partition, "producer_id": producer_id, "aborted": producer_id is not None}
+    print_as(arguments, shown, text)
 
 
 VERBS = {
@@ -104,8 +131,14 @@ VERBS = {
     ),
     "abort": Verb(
         "abort the ongoing transaction of an id, and fence its producer",
-        (("mpbroker txn abort payments", "at once, without asking"),),
-        _name,
+        (
+            ("mpbroker txn abort payments", "at once, without asking"),
+            (
+                "mpbroker txn abort --topic t --partition 1 --start-offset 30",
+                "one that was adopted: nobody else ends it",
+            ),
+        ),
+        _name_or_place,
         _abort,
     ),
 }

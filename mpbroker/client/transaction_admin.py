@@ -10,11 +10,24 @@ import time
 from typing import NamedTuple
 
 from mpbroker.client.network_client import NetworkClient
+from mpbroker.client.partition_leaders import PartitionLeaders
 from mpbroker.client.retries import pauses
 from mpbroker.errors import ErrorCode, KafkaError
+from mpbroker.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    ProducerState,
+    TopicRequest,
+)
 from mpbroker.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from mpbroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from mpbroker.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from mpbroker.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 
 TRANSACTION = 1  # the key type of FindCoordinator
 ONGOING = "Ongoing"
@@ -93,3 +106,33 @@ def abort_transaction(client: NetworkClient, found: TransactionDescription) -> N
         if answer.error_code != ErrorCode.CONCURRENT_TRANSACTIONS or pause_s is None:
             raise KafkaError(answer.error_code, about=found.transactional_id)
         time.sleep(pause_s)
+
+
+def abort_at(client: NetworkClient, topic: str, partition: int, start_offset: int) -> int | None:
+    """Ends the transaction that is open in a partition from an offset on, which no coordinator knows any more, by a
+    marker in that partition. Returns the producer's id; None: none is open from there on. KafkaError."""
+    with PartitionLeaders(client) as leaders:
+        leader = leaders.of(topic, partition)
+        found = _producer_at(leader, topic, partition, start_offset)
+        if found is None:
+            return None
+        marker = WritableTxnMarker(
+            found.producer_id,
+            found.producer_epoch,
+            False,
+            [WritableTxnMarkerTopic(topic, [partition])],
+            max(found.coordinator_epoch, 0),
+        )
+        answer = leader.call(WriteTxnMarkersRequest([marker]), WriteTxnMarkersResponse, 1)
+        code = answer.markers[0].topics[0].partitions[0].error_code
+        if code:
+            raise KafkaError(code, about=f"{topic}-{partition}")
+        return found.producer_id
+
+
+def _producer_at(leader: NetworkClient, topic: str, partition: int, start_offset: int) -> ProducerState | None:
+    request = DescribeProducersRequest([TopicRequest(topic, [partition])])
+    [found] = leader.call(request, DescribeProducersResponse, 0).topics[0].partitions
+    if found.error_code:
+        raise KafkaError(found.error_code, about=f"{topic}-{partition}")
+    return next((one for one in found.active_producers if one.current_txn_start_offset == start_offset), None)

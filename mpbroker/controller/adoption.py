@@ -11,6 +11,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from mpbroker.config.table import SETTINGS
@@ -21,6 +22,7 @@ from mpbroker.errors import ConfigError
 from mpbroker.log import data_dir, partition_directory
 from mpbroker.log.clean_shutdown import remove_marker
 from mpbroker.log.disk import sync_directory
+from mpbroker.log.open_transactions import open_transactions
 from mpbroker.log.partition_directory import STRAY_SUFFIX, FoundDirectory
 from mpbroker.metadata.keys import Keys
 from mpbroker.metadata.sqlite_store import SqliteStore
@@ -34,6 +36,7 @@ from mpbroker.metadata.topic_names import (
 )
 
 MAX_PARTITIONS: Final = 100_000
+MAX_TOLD: Final = 10
 DEFAULT_ROOM: Final = (int(SETTINGS["mpbroker.max.topics"].default), int(SETTINGS["mpbroker.max.partitions"].default))
 _STRAY = re.compile(r"(.{1,249})-(0|[1-9][0-9]{0,9})\.[0-9a-f-]{32,36}" + re.escape(STRAY_SUFFIX))
 KEPT: Final = {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
@@ -289,6 +292,7 @@ class _Adopter:
         for each in partitions.values():
             self._put_in_place(each)
         told = self._treat_missing(name, topic_id, [number for number in range(count) if number not in partitions])
+        told += self._open_transactions(name, partitions)
         self._done.taken.append(f"{name}: {count} partitions, {size} bytes{told}")
         if not is_internal_topic(name):
             self._done.kept.append(name)
@@ -327,6 +331,25 @@ class _Adopter:
             return self._homes[self._home_of(each)]
         end, home = self._written_up_to(name, number)
         return self._homes[home] if end else ""
+
+    def _open_transactions(self, name: str, partitions: dict[int, FoundDirectory]) -> str:
+        """Which readers of committed records would wait at for ever, if no coordinator knows their producers."""
+        told = []
+        for number, found in sorted(partitions.items()):
+            directory = partition_directory.directory_name(name, number)
+            with suppress(OSError):  # the start says what is the matter with such a log
+                told += [
+                    f"{directory} from offset {each.txn_first} on, of producer {each.producer_id}"
+                    for each in open_transactions(os.path.join(self._home_of(found), directory))
+                ]
+        if not told:
+            return ""
+        more = f", and {len(told) - MAX_TOLD} more" if len(told) > MAX_TOLD else ""
+        return (
+            f"; transactions are open: {', '.join(told[:MAX_TOLD])}{more}. Where neither their producer nor a "
+            "coordinator ends one, read_committed readers wait there for ever: `mpbroker txn abort --topic T "
+            "--partition N --start-offset OFFSET` ends it"
+        )
 
     def _bring_back(self, topic: TopicState, partitions: dict[int, FoundDirectory]) -> None:
         """A topic that the store names: its strays go back to their places. It grows where it has records beyond its
