@@ -53,7 +53,7 @@ from mpbroker.metadata.commands import (
 from mpbroker.metadata.keys import Keys
 from mpbroker.metadata.meta_store import StoreError, StoreTooNew
 from mpbroker.metadata.metadata_snapshot import MetadataSnapshot
-from mpbroker.metadata.sqlite_store import SqliteStore
+from mpbroker.metadata.sqlite_store import SqliteStore, left_log
 from mpbroker.metadata.store_peek import STORE_FILE
 from mpbroker.metadata.topic_validation import Defaults
 from mpbroker.shm.clock import SystemClock
@@ -317,6 +317,19 @@ def main(ctx: ProcessContext) -> None:
         if config is not None:
             controller.use_config(config)
     controller.close()
+    say_left_log(ctx.data_dirs[0], ctx.log)
+
+
+def say_left_log(data_dir: str, log: Events) -> None:
+    """A line if the store is not in one file: who copies that one alone has no topics."""
+    left = left_log(os.path.join(data_dir, STORE_FILE))
+    if left:
+        log.warning(
+            "metadata_left_in_wal",
+            file=left,
+            why="another process was reading the store, or the disk is full",
+            remedy="copy or move it only together with the store; the next start takes it in",
+        )
 
 
 def new_topic_id() -> bytes:

@@ -41,6 +41,7 @@ from mpbroker.metadata.meta_store import (
 _Result = TypeVar("_Result")
 SCHEMA_VERSION: Final = 1
 TRIM_EVERY_REVISIONS: Final = 64
+CLOSE_BUSY_MS: Final = 1000  # for readers in other processes; a stop has more time, but not much
 _COLUMNS: Final = "key, value, version, create_rev, mod_rev, session"
 _BELOW: Final = "WHERE key >= ? AND key < ?"
 _SCHEMA: Final = """
@@ -289,8 +290,19 @@ class SqliteStore:
         taken into it, so that a copy of the one file is a copy of the store."""
         if os.getpid() == self._pid:
             with suppress(sqlite3.Error):  # a full disk, say: the log stays beside the file and nothing is lost
+                self._db.execute(f"PRAGMA busy_timeout={CLOSE_BUSY_MS}")
                 self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             self._db.close()
+
+
+def left_log(path: str) -> str | None:
+    """The write-ahead log that a closed store left, because another process was reading the file, or no room was left:
+    it belongs to the store. None: the file is whole by itself."""
+    log = f"{path}-wal"
+    try:
+        return log if os.path.getsize(log) else None
+    except OSError:
+        return None
 
 
 def primary_code(error: sqlite3.Error) -> int:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
@@ -75,6 +76,24 @@ def test_a_clean_stop_leaves_the_store_in_one_file(filled):
     (filled.data_dir / "metadata.db").write_bytes(copy)
     with filled:
         everything(filled, "orders", "payments")
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_stop_while_somebody_reads_the_store_says_that_it_is_in_two_files(tmp_path, reads):
+    broker = Broker(tmp_path)
+    with broker:
+        reader = sqlite3.connect(f"file:{broker.data_dir}/metadata.db?mode=ro", uri=True, isolation_level=None)
+        if reads:
+            reader.execute("BEGIN")
+            reader.execute("SELECT * FROM kv").fetchone()
+        create(broker, "orders")
+    lines = [line for line in broker.log().splitlines() if "metadata_left_in_wal" in line]
+    log = broker.data_dir / "metadata.db-wal"
+    assert len(lines) == reads and all(str(log) in line for line in lines)
+    assert (log.exists() and log.stat().st_size > 0) is reads
+    reader.close()
+    with broker:
+        assert "orders" in AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=15).topics
 
 
 def test_a_store_with_a_damaged_record_is_refused_and_everything_served_when_it_is_back(filled):

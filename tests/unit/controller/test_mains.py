@@ -70,11 +70,12 @@ def test_a_controller_recovers_before_it_serves_and_closes_at_the_end(done, monk
     monkeypatch.setattr(controller, "release_library_pages", done.note("pages"))
     monkeypatch.setattr(controller, "serve_one", serve_one)
     monkeypatch.setattr(controller, "RemovedFiles", files_of(done, made))
-    controller.main(context(done, 2, [None, "new"]))
+    monkeypatch.setattr(controller, "say_left_log", done.note("left log"))
+    controller.main(context(done, 2, [None, "new"], data_dirs=["/d"], log="events"))
     turn = [("point", "a"), "serve", "beat", "moves", "given back"]
     assert done == [
         ("state", ProcessState.RECOVERING), "recover", "channel recovers", "running", "pages",
-        *turn, *turn, ("config", "new"), "close",
+        *turn, *turn, ("config", "new"), "close", ("left log", "/d", "events"),
     ]  # fmt: skip
 
 
