@@ -110,8 +110,8 @@ int mpb_segment_find(struct mpb_log *log, const struct mpb_partition *row, const
     int64_t index_bytes = mpb_segment_bytes(log, row, copy, base, MPB_FILE_INDEX);
     if (end < 0 || index_bytes < 0)
         return (int)(end < 0 ? end : index_bytes);
-    int index_fd = index_bytes > 0 ? mpb_segment_fd(log, row, copy, base, MPB_FILE_INDEX) : -1;
     if (index_bytes > 0 && offset > base) { /* an entry names the last offset of the set that begins there */
+        int index_fd = mpb_segment_fd(log, row, copy, base, MPB_FILE_INDEX);
         int64_t relative = offset - base > UINT32_MAX ? UINT32_MAX : offset - base;
         int error = index_fd < 0 ? index_fd
                                  : mpb_offset_index_find(index_fd, (uint64_t)index_bytes, (uint32_t)relative, &hit);
@@ -125,7 +125,10 @@ int mpb_segment_find(struct mpb_log *log, const struct mpb_partition *row, const
     while (more == -EBADMSG && scan.is_cut_off && base != copy->active_base) {
         /* cut off from outside, or a length was damaged: the log goes on behind it */
         mpb_log_note_error(log, row, more);
-        more = index_fd < 0 ? 0 : behind_damage(&scan, index_fd, (uint64_t)index_bytes, base, &info);
+        int index_fd = index_bytes > 0 ? mpb_segment_fd(log, row, copy, base, MPB_FILE_INDEX) : 0;
+        more = index_fd < 0      ? index_fd
+               : index_bytes > 0 ? behind_damage(&scan, index_fd, (uint64_t)index_bytes, base, &info)
+                                 : 0;
         more = walk_to(&scan, offset, &info, more);
     }
     for (struct mpb_header_scan ahead; more == 1 && is_misnumbered(&scan, &info, offset, &ahead, &next);) {
