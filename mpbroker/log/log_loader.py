@@ -24,6 +24,7 @@ from mpbroker.log.checkpoint_file import (
 )
 from mpbroker.log.leader_epochs import read_epochs
 from mpbroker.log.log_recovery import LogMissing, LogRecovery, RecoveredLog
+from mpbroker.log.no_files import NotAFile
 from mpbroker.log.partition_directory import EPOCH_FILE, METADATA_FILE, complete, id_text, read_topic_id
 from mpbroker.log.recent_producers import ProducerRow, producer_rows, recent_batches, transaction_rows
 from mpbroker.shm.clock import Clock
@@ -171,6 +172,8 @@ class LogLoader:
         remedy = "look at the error, then start the broker again"
         if not disk.is_directory(directory):
             remedy = "put the directory back and start again, or delete the topic"
+        elif isinstance(error, NotAFile):
+            remedy = "move it away and start again"
         elif isinstance(error, LogMissing):
             remedy = "put the files back and start again, or delete the topic"
         self._count("partitions_offline_at_start")
@@ -315,7 +318,7 @@ class Checkpointed:
         if offset == 0:
             return 0
         paths = (os.path.join(directory, name) for name in (METADATA_FILE, EPOCH_FILE))
-        made = [disk.status(path).st_mtime_ns for path in paths if disk.exists(path)]
+        made = [disk.status(path).st_mtime_ns for path in paths if disk.is_file(path)]
         return offset if made and min(made) < self._written_ns else 0
 
     def written(self, who: tuple[str, int]) -> int:

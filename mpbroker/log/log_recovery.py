@@ -14,6 +14,7 @@ Recovery never destroys (Kafka's recoverLog is the model for what is served):
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterable
@@ -25,6 +26,7 @@ from mpbroker._native import scan_segment
 from mpbroker.log import disk
 from mpbroker.log.deletion import is_given_up
 from mpbroker.log.kafka_swap import finish_kafka_swaps
+from mpbroker.log.no_files import NotAFile, in_the_way, named_like_ours
 from mpbroker.log.partition_directory import EPOCH_FILE, METADATA_FILE
 from mpbroker.log.producer_replay import ProducerReplay
 from mpbroker.log.producer_snapshot import SUFFIX as SNAPSHOT
@@ -96,12 +98,14 @@ class LogRecovery:
     def run(self) -> RecoveredLog:
         """Repairs the files and returns the state they stand for. OSError: the directory cannot be used, LogMissing:
         because its segments are not there."""
-        names = disk.names(self.directory)
+        names, others = disk.files(self.directory)
+        if others:
+            self._look_at(others, names)
         if not _all_ordinary(names):
             finish_swaps(self.directory)
             self._cut += finish_kafka_swaps(self.directory)
             self._put_away_leftovers()
-            names = disk.names(self.directory)
+            names = self._names()
         self._has_snapshots = any(name.endswith(SNAPSHOT) for name in names)
         found = _bases(names) or [self._create_first()]
         bases, last = self._walk(self._above_log_start(found))
@@ -111,7 +115,7 @@ class LogRecovery:
                 f"{last.next_offset}: the checkpoint is not believed, records deleted before may be back"
             )
             self._log_start = 0
-            bases, last = self._walk(_bases(disk.names(self.directory)))
+            bases, last = self._walk(_bases(self._names()))
         if self._recovery_point > last.next_offset:
             self._cut.append(
                 f"{self._name()}: the log ends at {last.next_offset}, but records up to {self._recovery_point} were "
@@ -139,6 +143,26 @@ class LogRecovery:
             list(replay.ended),
         )
 
+    def _names(self) -> list[str]:
+        """Of the files."""
+        return disk.files(self.directory)[0]
+
+    def _look_at(self, others: list[str], names: list[str]) -> None:
+        """What is no file is nobody's segment; NotAFile, where one has to be. Before anything is changed."""
+        obstacle = in_the_way(others, _bases(names), self._log_start, self._segments.next_offset)
+        if obstacle is not None:
+            raise NotAFile(
+                errno.EEXIST,
+                "is no file, but has the name of one that the log needs: move it away, put the right one there if there"
+                " was one, and start again",
+                os.path.join(self.directory, obstacle),
+            )
+        if odd := named_like_ours(others):
+            self._cut.append(
+                f"{self._name()}: {len(odd)} entries are named like files of the log and are none, the first is "
+                f"{odd[0]}: left as they are; if they are not yours, move them away"
+            )
+
     def _name(self) -> str:
         return os.path.basename(self.directory)
 
@@ -150,7 +174,7 @@ class LogRecovery:
     def _put_away_leftovers(self) -> None:
         """What retention gave up goes for good, so do our own half-written files. An index without a log is of no use
         to us, but may be the trace of a log that was lost: it is kept aside. Everything else is left alone."""
-        names = set(disk.names(self.directory))
+        names = set(self._names())
         lone = []
         for name in sorted(names):
             stem, suffix = os.path.splitext(name)

@@ -30,6 +30,10 @@ _OF_ALL: Final = re.compile(r"(?:partition\.metadata|leader-epoch-checkpoint)(?:
 _LOG: Final = re.compile(r"[0-9]{20}\.log")
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})")
 _MAX_METADATA_BYTES: Final = 4096
+_UNREADABLE: Final = (
+    *(errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM),
+    *(errno.EISDIR, errno.ELOOP, errno.ESPIPE, errno.ENXIO),  # no file: a folder, links in a ring, a pipe, a socket
+)
 TRIES_WHILE_IT_GOES: Final = 5
 
 
@@ -156,11 +160,14 @@ def read_topic_id(path: str) -> bytes | None:
     file, or not for this user."""
     name = os.path.join(path, METADATA_FILE)
     try:
-        there = disk.patiently(disk.is_file, name)
-        text = disk.patiently(disk.read_text, name, _MAX_METADATA_BYTES, "ascii") if there else ""
+        text = disk.patiently(disk.read_text, name, _MAX_METADATA_BYTES, "ascii")
         lines = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
         topic_id = base64.b64decode(lines["topic_id"] + "==", altchars=b"-_", validate=True)
-    except (FileNotFoundError, PermissionError, KeyError, ValueError):
+    except (KeyError, ValueError):
+        return None
+    except OSError as error:
+        if error.errno not in _UNREADABLE:
+            raise
         return None
     return topic_id if len(topic_id) == 16 else None
 

@@ -68,7 +68,7 @@ def read_snapshot(path: str) -> list[ProducerEntry] | None:
 
 def snapshot_offsets(directory: str) -> list[int]:
     """Offsets of the snapshots in a partition's directory, ascending."""
-    names = (name[: -len(SUFFIX)] for name in disk.names(directory) if name.endswith(SUFFIX))
+    names = (name[: -len(SUFFIX)] for name in disk.files(directory)[0] if name.endswith(SUFFIX))
     return sorted(int(name) for name in names if len(name) == 20 and name.isdecimal())
 
 

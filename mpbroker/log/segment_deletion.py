@@ -32,6 +32,7 @@ class SegmentDeletion:
         self._search = PartitionRound(keeper.clock, keeper.partitions, SEARCH_INTERVAL_MS)
         self._staying: set[str] = set()  # directories of which was said that they stay
         self._directories = Interval(keeper.clock, self._directory_interval_ms())
+        self._told = ""  # of a directory that somebody's folder keeps: once
 
     def removed(self, partition: KeptPartition, bases: list[int]) -> None:
         """Segments were renamed just now."""
@@ -70,7 +71,7 @@ class SegmentDeletion:
 
     def _find(self, partition: KeptPartition) -> None:
         try:
-            names = disk.names(self._keeper.directory(partition))
+            names, _ = disk.files(self._keeper.directory(partition))
         except OSError:
             return  # deleted meanwhile, or offline
         for name in names:
@@ -108,7 +109,9 @@ class SegmentDeletion:
                 foreign=staying.__setitem__,
             )
         except OSError as error:
-            self._keeper.io_failed("directory_not_removed", error)
+            if str(error) != self._told or disk.condemns(error):
+                self._keeper.io_failed("directory_not_removed", error)
+            self._told = str(error)
             return
         self._say_staying(staying)
         for name in removed:

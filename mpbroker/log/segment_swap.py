@@ -37,7 +37,7 @@ def remove_cleaned(directory: str) -> None:
     """Remove what a compaction that did not come to its swap left: copies, of no use without it. With a `.swap` file
     beside them nothing is touched. With retired segments beside them it may be that file which is missing, and without
     the segment that they are of they may be the only copy: they are set aside."""
-    names = disk.names(directory)
+    names, _ = disk.files(directory)
     if any(_SWAP.match(name) for name in names):
         return
     retired = [int(match[1]) for name in names if (match := _RETIRED.match(name))]
@@ -56,7 +56,7 @@ def abandon_swaps(directory: str) -> None:
     """Before a compaction, when the partition's row was repaired if need be: a swap that is still marked was either
     finished by that, or never begun. What its renames did is made durable before the mark goes. Where the segment that
     it names is not there, somebody took it away, and mark and copies are set aside."""
-    names = set(disk.names(directory))
+    names = set(disk.files(directory)[0])
     marks = [name for name in names if _SWAP.match(name)]
     if marks:
         disk.sync_directory(directory)
@@ -76,10 +76,10 @@ def finish_swaps(directory: str) -> list[tuple[int, int]]:
     A `.swap` file alone takes nothing away: segments are retired only for a cleaned log that is there and sound. One
     that is not is set aside, and what had been retired for it comes back. Without one it is in its place already; its
     indexes are then made anew from it."""
-    found = sorted(match.groups() for name in disk.names(directory) if (match := _SWAP.match(name)))
+    found = sorted(match.groups() for name in disk.files(directory)[0] if (match := _SWAP.match(name)))
     swaps = [(int(base), int(end)) for base, end in found]
     for base, end in swaps:
-        if not disk.exists(segment_path(directory, base, LOG) + CLEANED):
+        if not disk.is_file(segment_path(directory, base, LOG) + CLEANED):
             _set_aside(directory, base, (INDEX, TIME_INDEX, TXN_INDEX), "")
         elif _is_sound(directory, base, end):
             _retire(directory, base, end)
@@ -112,7 +112,7 @@ def _set_aside(directory: str, base: int, suffixes: tuple[str, ...], ending: str
 
 def _between(directory: str, pattern: re.Pattern[str], base: int, end: int) -> list[int]:
     """Bases of the segments whose log has such a name, between two offsets."""
-    matches = (pattern.match(name) for name in sorted(disk.names(directory)))
+    matches = (pattern.match(name) for name in sorted(disk.files(directory)[0]))
     return [int(match[1]) for match in matches if match and base < int(match[1]) < end]
 
 

@@ -153,6 +153,35 @@ def test_folders_of_others_forbid_no_start_and_stay(filled):
     assert len(os.listdir(filled.data_dir / "app-1")) == len(os.listdir(filled.data_dir / "app-2")) == 2
 
 
+def test_what_is_no_file_in_a_partition_is_left_and_only_in_the_way_of_a_file_an_obstacle(filled):
+    """After a stop and after a kill; the stop ends with 0. A pipe kept the start waiting, a folder that ended in
+    .deleted took the log directory offline."""
+    orders, payments = filled.data_dir / "orders-0", filled.data_dir / "payments-0"
+    os.mkfifo(orders / f"{700:020d}.log")
+    for name in (f"{0:020d}.log.deleted", f"{7:020d}.snapshot", f"{7:020d}.log"):
+        (orders / name).mkdir()
+    (orders / "x.log").symlink_to("/nowhere")
+    before = sorted(os.listdir(orders))
+    os.rename(payments / f"{0:020d}.index", payments / "index.kept")
+    (payments / f"{0:020d}.index").mkdir()
+    overrides = {"log.segment.delete.delay.ms": 100, "log.retention.check.interval.ms": 100}
+    broker = Broker(filled.directory, overrides=overrides)
+    for is_clean in (True, False):
+        if not is_clean:
+            (filled.data_dir / ".kafka_cleanshutdown").unlink()
+        with broker:
+            everything(broker, "orders")
+            lines = broker.log().splitlines()
+            assert any("4 entries are named like files of the log" in line for line in lines)
+            [offline] = [line for line in lines if "partition_offline" in line][-1:]
+            assert f"payments-0/{0:020d}.index" in offline and "move it away and start again" in offline
+        assert set(before) <= set(os.listdir(orders))
+        assert "log_directory_offline" not in broker.log()
+    (payments / f"{0:020d}.index").rmdir()
+    with broker:
+        everything(broker, "orders", "payments")
+
+
 def test_without_meta_properties_it_is_refused_and_served_when_it_is_back(filled, tmp_path):
     shutil.move(filled.data_dir / "meta.properties", tmp_path / "meta")
     assert "no meta.properties" in refused(filled) and "adopt" in refused(filled)

@@ -83,6 +83,7 @@ static int find_largest_time(void)
 static int create(void)
 {
     struct mpb_partition_identity identity = {.topic_id = {9}, .partition = 0, .dir = "new-0"};
+    unlinkat(f.log.dir_fd[0], "new-0/00000000000000000000.log", 0); /* a log with records is not made anew */
     int error = mpb_partition_create(&f.log, NEW_PARTITION, &identity, 3, 1000);
     struct batch_spec spec = numbered(-1, 0, 1);
     mpb_io_fault = NULL;

@@ -200,6 +200,20 @@ def test_which_names_a_partitions_files_have(name, ours):
     assert deletion.is_ours(name) is ours
 
 
+def test_somebodys_folder_in_one_keeps_it(tmp_path):
+    path, told = tmp_path / f"a-0.{'0' * 32}-delete", []
+    (path / "mine").mkdir(parents=True)
+    (path / "00000000000000000000.log").touch()
+    os.mkfifo(path / "pipe")
+    for _ in range(2):
+        gone = deletion.remove_deleted(str(tmp_path), now_ms=2**60, delay_ms=0, foreign=lambda *one: told.append(one))
+        assert gone == [] and sorted(os.listdir(path)) == ["mine", "pipe"]
+    assert told == [(path.name, "mine")] * 2
+    (path / "mine").rmdir()
+    (path / "pipe").unlink()
+    assert deletion.remove_deleted(str(tmp_path), now_ms=2**60, delay_ms=0) == [path.name]
+
+
 def test_copies_are_found_by_their_whole_names(tmp_path):
     whole = partition_directory.future_name("orders-3", ID)
     names = [

@@ -5,6 +5,7 @@ import os
 import pytest
 
 from mpbroker.log.log_recovery import LogMissing
+from mpbroker.log.no_files import NotAFile
 from mpbroker.log.producer_snapshot import ProducerEntry, snapshot_path, write_snapshot
 from mpbroker.log.segment_recovery import SegmentRecovery
 from mpbroker.log.set_aside import free_name, keep_tail, set_aside
@@ -38,6 +39,65 @@ def test_a_gap_is_told_and_everything_behind_it_is_served(tmp_path):
     assert len(found.cut) == 1 and f"{tmp_path.name}: offsets 15 to 29 are missing; the rest is served" in found.cut[0]
     assert "put them back and start again" in found.cut[0]
     assert recover(tmp_path, gaps_allowed=True).cut == []
+
+
+MAKE = {
+    "a folder": lambda path: (path.mkdir(), (path / "kept").touch()),
+    "a pipe": os.mkfifo,
+    "a link to nowhere": lambda path: path.symlink_to("/nowhere"),
+}
+
+
+@pytest.mark.parametrize("kind", MAKE)
+@pytest.mark.parametrize("clean", [False, True])
+def test_what_is_no_file_is_left_and_told_once_and_the_log_is_served(tmp_path, kind, clean):
+    """Whatever its name, as long as the log needs no file of that name."""
+    segments(tmp_path, 0, 15)
+    names = [
+        name_of(7), name_of(700), name_of(700, ".index"), name_of(3, ".snapshot"), name_of(3, ".log.deleted"),
+        name_of(0, ".log.compacted"), f"{0:020d}-{15:020d}.swap", "leader-epoch-checkpoint.tmp", "other", "x.log",
+    ]  # fmt: skip
+    for name in names:
+        MAKE[kind](tmp_path / name)
+    before = {name: (tmp_path / name).lstat() for name in names}
+    found = recover(tmp_path, clean=clean)
+    assert (found.log_start, found.active.next_offset, found.segment_count) == (0, 30, 2)
+    assert {name: (tmp_path / name).lstat() for name in names} == before
+    [told] = found.cut
+    assert "8 entries are named like files of the log and are none" in told and "left as they are" in told
+
+
+@pytest.mark.parametrize("kind", MAKE)
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(name_of(0), name_of(15), name_of(20), name_of(45)),
+        *(name_of(30, ".index"), name_of(30, ".txnindex"), "partition.metadata", "leader-epoch-checkpoint"),
+    ],
+)
+def test_in_the_place_of_a_file_that_the_log_needs_it_takes_the_partition_offline(tmp_path, kind, name):
+    """With one sentence, and nothing changed: a first segment, one in a gap, the next, an index."""
+    segments(tmp_path, 0, 15, 30)
+    if name.endswith(".log") and name != name_of(45):
+        (tmp_path / (name_of(15) if name == name_of(20) else name)).unlink()
+    MAKE[kind](tmp_path / name)
+    before = {path: path.lstat() for path in tmp_path.iterdir()}
+    with pytest.raises(NotAFile, match=f"is no file, but has the name of one that the log needs.*{name}"):
+        recover(tmp_path, recovery_point=45)
+    assert {path: path.lstat() for path in tmp_path.iterdir()} == before
+
+
+def test_below_the_log_start_or_beyond_the_end_no_segment_is_needed(tmp_path):
+    segments(tmp_path, 15, 30)
+    for base in (0, 46):
+        (tmp_path / name_of(base)).mkdir()
+    assert recover(tmp_path, log_start=15).active.next_offset == 45
+    with pytest.raises(NotAFile):
+        recover(tmp_path)
+    for base in (15, 30):
+        (tmp_path / name_of(base)).unlink()
+    with pytest.raises(NotAFile):
+        recover(tmp_path, log_start=15)
 
 
 def test_a_segment_that_retention_deleted_and_something_brought_back_takes_nothing_with_it(tmp_path):
