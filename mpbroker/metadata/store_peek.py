@@ -57,9 +57,10 @@ def peek_settings(path: str, key: str) -> dict[str, str]:
 
 
 def _uri(path: str) -> str:
-    """Without a write-ahead log nobody has the store open: SQLite need not make one, and an index of it, beside the
-    store, which a look that may not write would leave there."""
-    return f"file:{path}?mode=ro" + ("" if os.path.exists(f"{path}-wal") else "&immutable=1")
+    """Where neither a broker that runs nor one that was killed left anything beside the store, SQLite needs nothing
+    there either: it would make two files, and could not remove them again."""
+    used = os.path.exists(f"{path}-shm") or (os.path.exists(f"{path}-wal") and os.path.getsize(f"{path}-wal"))
+    return f"file:{path}?mode=ro" if used else f"file:{path}?mode=ro&immutable=1"
 
 
 def _has_table(db: sqlite3.Connection) -> bool:

@@ -76,7 +76,8 @@ def _records_elsewhere(further: tuple[str, ...]) -> str:
 def _check_rights(path: str) -> None:
     """Asked first: where nothing can be written, SQLite cannot open a store, which then looks damaged."""
     usual = os.R_OK | os.W_OK
-    files = (os.path.join(path, name) for name in (data_dir.LOCK_FILE, STORE_FILE))
+    names = (data_dir.LOCK_FILE, STORE_FILE, f"{STORE_FILE}-wal", f"{STORE_FILE}-shm")
+    files = (os.path.join(path, name) for name in names)
     for place, rights in ((path, usual | os.X_OK), *((file, usual) for file in files)):
         if not os.access(place, rights, effective_ids=True) and os.path.exists(place):
             is_read_only = os.statvfs(path).f_flag & os.ST_RDONLY

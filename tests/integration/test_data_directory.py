@@ -308,7 +308,9 @@ def test_a_store_of_another_cluster_is_refused(filled):
     meta.write_text(
         "\n".join("cluster.id=AAAAAAAAQACAAAAAAAAAAA" if "cluster.id" in line else line for line in text.split("\n"))
     )
+    names = os.listdir(filled.data_dir)
     sentence = refused(filled)
+    assert os.listdir(filled.data_dir) == names, "the look into the store leaves no files beside it"
     assert "says AAAAAAAAQACAAAAAAAAAAA" in sentence and "put the right meta.properties back" in sentence
     meta.write_text(text)
     with filled:

@@ -106,4 +106,11 @@ def test_a_file_is_opened_for_reading_alone(path, monkeypatch, look):
     real, asked = sqlite3.connect, []
     monkeypatch.setattr(sqlite3, "connect", lambda name, **how: asked.append((name, how["uri"])) or real(name, **how))
     look(path)
-    assert asked == [(f"file:{path}?mode=ro&immutable=1", True)]
+    assert asked == [(f"file:{path}?mode=ro&immutable=1", True)], "it would leave two files"
+    for beside, content in (("-wal", b""), ("-shm", b"")):
+        with open(path + beside, "wb") as file:
+            file.write(content)
+    look(path)
+    for beside in ("-wal", "-shm"):
+        os.unlink(path + beside)
+    assert asked[1] == (f"file:{path}?mode=ro", True), "a broker may be at work"
