@@ -33,6 +33,7 @@ from mpbroker.network.handover_receiver import HandoverReceiver, Received
 from mpbroker.network.kafka_channel import MIN_FRAME_BYTES, ConnectionLost, KafkaChannel
 from mpbroker.network.refusals import invalid_frame, unsupported
 from mpbroker.network.request_reader import RequestReader
+from mpbroker.network.slow_readers import SlowReaders
 from mpbroker.protocol.api_keys import api_name
 from mpbroker.shm.counters import Counter
 from mpbroker.shm.layout import SLOT_PROCESSORS
@@ -51,8 +52,6 @@ MAX_NEW_CONNECTIONS_PER_TURN = 20
 MAX_ANSWERS_PER_TURN = 256
 HOUSEKEEPING_NS = 1_000_000_000
 STUCK_ANSWER_NS = 30_000_000_000
-MEMORY_SHORT_NS, MEMORY_EXHAUSTED_NS = 5_000_000_000, 1_000_000_000
-"""How long an answer may lie untaken while others get less, or nothing."""
 MAX_HEADER_BYTES = 512  # of a frame, to read the client's name from
 
 _EVENTS = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
@@ -96,8 +95,6 @@ class Processor:
         self._count = ctx.process_row.count
         self._listener = ctx.listeners[ctx.listener]
         self._rows = [ProcessRow(ctx.core, SLOT_PROCESSORS + p) for p in range(len(ctx.eventfds))]
-        self._handler_rows = [ProcessRow(ctx.core, ctx.core.handler_slot(h)) for h in range(ctx.core.handler_count)]
-        self._counted: dict[Counter, int] = {}
         self._is_protected = len(ctx.listeners) > 1 and ctx.config.end_points.inter_broker == self._listener.name
         self._eventfd = ctx.eventfds[ctx.index]
         self._lane = attach_lane(ctx)
@@ -129,6 +126,8 @@ class Processor:
             _native.EVENT_UNSUPPORTED: self._on_unsupported,
             _native.EVENT_POISON: self._on_poison,
         }
+        handlers = [ProcessRow(ctx.core, ctx.core.handler_slot(h)) for h in range(ctx.core.handler_count)]
+        self._slow_readers = SlowReaders(handlers, self._native_turn.untaken)
         self._connections = ConnectionTable()
         self._notices = ConnectionNotices(ctx.trace_notices_fd, ctx.index, ctx.listener, ctx.process_row)
         self._notices.began()
@@ -451,21 +450,13 @@ class Processor:
             self._guard(channel, self._close, CloseReason.IDLE if reason == "idle" else CloseReason.FRAME_TIMEOUT)
         if self._reader.waits_for_room():
             self._close_stuck(now_ns, STUCK_ANSWER_NS)
-        if self._rose(Counter.NO_ANSWER_SPACE):
-            self._close_stuck(now_ns, MEMORY_EXHAUSTED_NS)
-        if self._rose(Counter.FETCHES_SHORTENED):
-            self._close_stuck(now_ns, MEMORY_SHORT_NS)
+        for channel, reason in self._slow_readers.overdue(self._by_fd.values(), now_ns):
+            self._refuse(channel, Counter.ANSWERS_STUCK, "answer_not_taken", reason)
         self._close_excess(config)
 
-    def _rose(self, counter: Counter) -> bool:
-        """Whether a handler has counted something since the last look: too little memory for an answer, or none."""
-        now = sum(row.counter(counter) for row in self._handler_rows)
-        before, self._counted[counter] = self._counted.get(counter, now), now
-        return now != before
-
     def _close_stuck(self, now_ns: int, patience_ns: int) -> None:
-        """There is no room for the requests or the answers of others: let go of answers that a client has not begun to
-        take, or gone on taking, for so long."""
+        """There is no room for the requests of others: let go of answers that a client has not begun to take, or gone
+        on taking, for so long."""
         for channel in [each for each in self._by_fd.values() if each.out_count]:
             if now_ns - channel.last_active_ns > patience_ns:
                 self._refuse(channel, Counter.ANSWERS_STUCK, "answer_not_taken", "the client does not read")

@@ -70,7 +70,7 @@ class DelayedFetch(ParkedRequest):
 class FetchWithoutMemory(ParkedRequest):
     """Records whose answer finds no memory, because consumers that do not read hold it: tried again every few
     milliseconds until `until_ms`, then answered with an error. By then processors have closed connections whose clients
-    do not read."""
+    read nothing, or too slowly."""
 
     RETRY_MS, PATIENCE_MS = 20, 30_000
     __slots__ = ("fetch", "plan", "send", "until_ms")

@@ -214,7 +214,7 @@ COUNTERS: Final = {Counter[row[0]]: _native_info(*row) for row in _native.COUNTE
     Counter.REQUESTS_UNSUPPORTED: CounterInfo("requests_unsupported", "requests",
         "Requests of an API or version that is not served; the connection is closed."),
     Counter.ANSWERS_STUCK: CounterInfo("answers_stuck", "answers",
-        "Connections closed because their client read no answer while others found no room."),
+        "Connections closed because their client read no answer, or too slowly, while others found no room."),
     Counter.LOG_FLUSHES: CounterInfo("log_flushes", "flushes", "Logs the log keeper synced to disk."),
     Counter.DELETED_BYTES_OPEN: CounterInfo("deleted_bytes_open", "bytes",
         "Deleted files of the log that some process still has open: the disk does not have them back.", gauge=True),

@@ -208,6 +208,7 @@ static void settle(struct mpb_connection *c, struct mpb_processor *p, uint64_t t
 {
     uint32_t done = 0;
     uint64_t now_ns = p->lane != NULL ? mpb_trace_clock_ns() : c->out_started_ns;
+    c->sent_bytes += taken;
     taken += c->out_taken;
     while (done < c->out_count) {
         uint32_t length = p->core->entries[c->out[done]].answer_length;
@@ -256,6 +257,14 @@ enum mpb_send mpb_connection_send(struct mpb_connection *c, struct mpb_processor
         }
     }
     return MPB_SEND_DONE;
+}
+
+uint64_t mpb_connection_untaken(const struct mpb_connection *c, const struct mpb_core *core)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < c->out_count; i++)
+        bytes += core->entries[c->out[i]].answer_length;
+    return bytes - c->out_taken;
 }
 
 void mpb_connection_give_up(struct mpb_connection *c, struct mpb_processor *p)

@@ -41,6 +41,7 @@ struct mpb_connection {
     uint32_t out_count;
     uint32_t out_taken; /* bytes of the first one that the kernel has */
     uint64_t out_started_ns;
+    uint64_t sent_bytes;  /* that the kernel took of all answers */
     uint32_t client_hash; /* of the client id its last request had */
     uint32_t introductions, introduction_bytes;
     uint8_t *introduction; /* the beginning of a request with a new client id, until Python has read it */
@@ -89,6 +90,8 @@ enum mpb_send { MPB_SEND_DONE = 1, MPB_SEND_WAITS = 0, MPB_SEND_LOST = -1 };
 
 /* Sends every answer of `out` as one piece and settles those the kernel has; WAITS: the socket has no room for the rest. */
 enum mpb_send mpb_connection_send(struct mpb_connection *c, struct mpb_processor *p);
+/* Bytes of its answers that the kernel has not taken; their memory is in use until it has. */
+uint64_t mpb_connection_untaken(const struct mpb_connection *c, const struct mpb_core *core);
 /* The connection is being closed: what is held is sent if that works at once, every entry is settled. */
 void mpb_connection_give_up(struct mpb_connection *c, struct mpb_processor *p);
 

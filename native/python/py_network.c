@@ -168,6 +168,9 @@ static PyMemberDef connection_members[] = {
     FIELD(frame_started_ns, T_ULONGLONG, 0, "when the frame under way last brought a fair share; 0: none under way"),
     FIELD(frame_bytes_seen, T_ULONGLONG, 0, NULL),
     FIELD(out_count, T_UINT, READONLY, "answers held or under way"),
+    FIELD(blocked, T_BOOL, READONLY, "the kernel took a part of them; the rest waits for room in the socket"),
+    FIELD(out_started_ns, T_ULONGLONG, READONLY, "when they began to go"),
+    FIELD(sent_bytes, T_ULONGLONG, READONLY, "that the kernel took of all answers"),
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -277,6 +280,12 @@ static PyObject *turn_schedule(PyObject *object, PyObject *arg)
         return NULL;
     mpb_turn_schedule(TURN(object), c);
     Py_RETURN_NONE;
+}
+
+static PyObject *turn_untaken(PyObject *object, PyObject *arg)
+{
+    struct mpb_connection *c = known(object, arg);
+    return c ? PyLong_FromUnsignedLongLong(mpb_connection_untaken(c, TURN(object)->port->core)) : NULL;
 }
 
 static PyObject *turn_submit(PyObject *object, PyObject *arg)
@@ -435,6 +444,7 @@ static PyMethodDef turn_methods[] = {
     {"forget", turn_forget, METH_O,
      "forget(connection): its held answers are sent if that works at once, the rest settled"},
     {"schedule", turn_schedule, METH_O, "schedule(connection): looks at it in this turn or the next"},
+    {"untaken", turn_untaken, METH_O, "untaken(connection) -> bytes of its answers that the kernel has not taken"},
     {"submit", turn_submit, METH_O,
      "submit(connection) -> whether its buffered frame went to the handlers; else an event"},
     {"serves", (PyCFunction)(void (*)(void))turn_serves, METH_FASTCALL,

@@ -1,8 +1,10 @@
-"""Clients that ask for much and read nothing: they cost no more memory than is allowed, others get their records all
-the while, and connections that hold memory are closed."""
+"""Clients that ask for much and read nothing, or a little now and then: they cost no more memory than is allowed,
+others get their records all the while, and connections that hold memory are closed."""
 
 import os
 import socket
+import threading
+import time
 
 from tests.harness.broker import Broker, wait_until
 from tests.harness.footprint import pss_bytes
@@ -20,6 +22,8 @@ SETTINGS = {
 }
 MESSAGE_TOO_LARGE = 10
 SILENT_CLIENTS, ASKED_BYTES = 40, 36 * MIB
+SLOW_CLIENTS, SIP_BYTES, SIP_PAUSE_S = 40, 2048, 0.02
+FEW_S = 15  # a waiting fetch is told after 30 s that there is no memory
 RECORDS, RECORD_BYTES = 80, 1_000_000
 
 
@@ -77,3 +81,69 @@ def test_clients_that_do_not_read_starve_nobody(tmp_path):
         assert broker.log().count("answer_not_taken") > 0
         for connection in (*silent, reader):
             connection.close()
+
+
+def sipping_client(port: int) -> socket.socket:
+    """Asks for much; its window is small from the beginning, so that the broker's kernel keeps little for it and takes
+    some more all the time."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.connect(("127.0.0.1", port))
+    connection.sendall(fetch_request(1, "t", 0, 1, max_bytes=ASKED_BYTES))
+    connection.setblocking(False)
+    return connection
+
+
+class Sippers:
+    """Clients that ask for much, and take SIP_BYTES each SIP_PAUSE_S."""
+
+    def __init__(self, port: int) -> None:
+        self.sockets = [sipping_client(port) for _ in range(SLOW_CLIENTS)]
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._sip)
+        self._thread.start()
+
+    def _sip(self) -> None:
+        reading = self.sockets
+        while not self._ends.wait(SIP_PAUSE_S):
+            reading = [one for one in reading if self._takes(one)]
+
+    def _takes(self, one: socket.socket) -> bool:
+        try:
+            return one.recv(SIP_BYTES) != b""
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        """They give up."""
+        self._ends.set()
+        self._thread.join()
+        for one in self.sockets:
+            one.close()
+
+
+def test_clients_that_read_too_slowly_starve_nobody(tmp_path):
+    """Each takes something all the time, and would hold its memory for minutes."""
+    with Broker(tmp_path, overrides=SETTINGS) as broker:
+        fill(broker)
+        reader = RawFetcher("127.0.0.1", broker.port(), "t")
+        sippers = Sippers(broker.port())
+        try:
+            wait_until(lambda: broker.status()["counters"]["answer_memory_exhausted"] > 0, "no memory to be left")
+
+            def read_until_some_are_closed():
+                begun_s = time.monotonic()
+                found = reader.fetch(0, 1, max_bytes=ASKED_BYTES)
+                waited_s = time.monotonic() - begun_s
+                assert found is not None and found.error == 0 and len(found.records) > RECORD_BYTES, waited_s
+                assert waited_s < FEW_S and reader.connections == 1
+                return broker.status()["counters"]["answers_stuck"] > 0
+
+            wait_until(read_until_some_are_closed, "clients that read too slowly to be closed", 30)
+            read_until_some_are_closed()
+            assert broker.log().count("answer_not_taken") > 0
+        finally:
+            sippers.close()
+            reader.close()

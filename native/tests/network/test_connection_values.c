@@ -420,6 +420,7 @@ static void test_what_the_kernel_takes(void)
         CHECK_EQ(mpb_connection_send(&c, &d.p[0]), ROWS[i].told);
         CHECK_EQ(script.sends, ROWS[i].calls);
         CHECK(script.pieces[0] == 3 && script.wanted[0] == 620);
+        CHECK_EQ(c.sent_bytes + mpb_connection_untaken(&c, &d.w.core), 620);
         CHECK_EQ(c.out_count, ROWS[i].left);
         CHECK_EQ(c.out_taken, ROWS[i].taken);
         CHECK_EQ(c.out_started_ns, 4000);
@@ -427,6 +428,7 @@ static void test_what_the_kernel_takes(void)
         CHECK_EQ(d.p[0].collected_ns, 0);
         CHECK_EQ(finished(), ANSWERS - ROWS[i].left);
         int last = ROWS[i].sent[ROWS[i].calls - 1];
+        CHECK_EQ(c.sent_bytes, last > 0 ? last : 0);
         CHECK_EQ(c.last_active_ns, ROWS[i].told == MPB_SEND_WAITS && last > 0 ? 4000 : 0);
         if (c.blocked) { /* the rest, from where it stopped; its send began when it began */
             size_t gone = last > 0 ? (size_t)last : 0;
@@ -439,6 +441,7 @@ static void test_what_the_kernel_takes(void)
             CHECK_EQ(script.pieces[0], ROWS[i].left);
             CHECK_EQ(c.out_started_ns, 4000);
             check_stream(gone, 620);
+            CHECK(c.sent_bytes == 620 && mpb_connection_untaken(&c, &d.w.core) == 0);
         }
         CHECK(ROWS[i].told == MPB_SEND_LOST || (finished() == ANSWERS && c.out_count == 0 && !c.blocked));
         drama_close(&d);

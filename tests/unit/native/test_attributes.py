@@ -198,6 +198,7 @@ def test_what_nobody_told_yet(tmp_path):
     c = fresh.connection
     assert (c.number, c.generation, c.last_active_ns, c.first_ns, c.later_ns) == (5, 6, 7, 7, 7)
     assert (c.readable, c.closed, c.large, c.waits, c.in_flight, c.requests, c.out_count) == (True, *(False,) * 4, 0, 0)
+    assert (c.blocked, c.out_started_ns, c.sent_bytes) == (False, 0, 0)
     assert (fresh.lane.processor, fresh.lane.boot_id, fresh.lane.capacity) == (900, 901, 64)
     assert (fresh.turn.queued_bytes_limit, fresh.turn.traced) == (900, False)
     assert (fresh.handler.index, fresh.processor.index, fresh.row.slot) == (0, 0, 60)

@@ -158,9 +158,15 @@ def test_what_the_kernel_does_not_take_is_kept_and_the_connection_waits(make):
     setting.answer(setting.claim(), large)
     setting.turn.answer(10)
     assert setting.finished()[0] == 1 and channel.out_count == 1 and channel.in_flight
+    whole = ANSWER_BYTES + 8 + len(large)
+    assert channel.blocked and channel.out_started_ns and 0 < setting.turn.untaken(channel) < whole
+    assert channel.sent_bytes + setting.turn.untaken(channel) == whole
     far.send(frame(API, 5, 9))
     assert setting.read() == [] and setting.claim() is None, "not read before its answer is gone"
-    received = _drain(setting, far, ANSWER_BYTES + 8 + len(large))
+    received = _drain(setting, far, whole)
+    assert not channel.blocked and channel.sent_bytes == whole and setting.turn.untaken(channel) == 0
+    with pytest.raises(ValueError, match="not a connection of this processor"):
+        setting.turn.untaken(object())
     assert received[ANSWER_BYTES + 8 :] == large and channel.out_count == 0 and setting.finished()[0] == 2
     setting.read()
     request = setting.claim()

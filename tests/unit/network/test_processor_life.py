@@ -318,7 +318,7 @@ def test_once_a_second_settings_are_taken_and_what_takes_too_long_is_closed(monk
     made = of_parts(life, _listener=SimpleNamespace(name="OUT"), _guard=life.call("guard"), _close="close")
     for name in ("_sample", "_close_stuck", "_close_excess", "_count"):
         setattr(made, name, life.call(name))
-    made._rose = lambda counter: False
+    made._slow_readers = SimpleNamespace(overdue=lambda *_: [])
     made._reader = SimpleNamespace(held_up=lambda _: [], waits_for_room=lambda: False)
     made._port = life.calls("idle")
     made._handover.stale = 0
@@ -341,12 +341,13 @@ def test_once_a_second_settings_are_taken_and_what_takes_too_long_is_closed(monk
 
 def test_a_new_processor_is_set_up_as_its_listener_wants(monkeypatch):
     made, listeners = [], [("OUT", "IN"), ("OUT",), ("IN", "OUT")]
-    for name in ("ProcessorPort", "RequestReader", "HandoverReceiver", "ConnectionNotices"):
+    for name in ("ProcessorPort", "RequestReader", "HandoverReceiver", "ConnectionNotices", "SlowReaders"):
         monkeypatch.setattr(module, name, lambda *words, name=name: made.append((name, words)) or _Part(name))
     monkeypatch.setattr(module, "ProcessRow", lambda core, slot: slot)
     monkeypatch.setattr(module, "listener_discipline", lambda config, name: f"discipline of {name}")
     monkeypatch.setattr(module, "attach_lane", lambda ctx: SimpleNamespace())
-    monkeypatch.setattr(module._native, "NetworkTurn", lambda *words: made.append(("NetworkTurn", words)))
+    turn = _Part("turn")
+    monkeypatch.setattr(module._native, "NetworkTurn", lambda *words: made.append(("NetworkTurn", words)) or turn)
     bells = [os.eventfd(0, os.EFD_NONBLOCK) for _ in range(4)]
     for names in listeners:
         of_all = [SimpleNamespace(name=name, control=name == "IN") for name in names]
@@ -364,7 +365,7 @@ def test_a_new_processor_is_set_up_as_its_listener_wants(monkeypatch):
         one = Processor(ctx)
         parts = dict(made)
         assert one._rows == [SLOT_PROCESSORS, SLOT_PROCESSORS + 1, SLOT_PROCESSORS + 2]
-        assert one._handler_rows == [100, 101]
+        assert parts["SlowReaders"] == ([100, 101], "untaken")
         assert one._is_protected is (len(names) > 1 and names[-1] == "OUT")
         assert (one._lane.sample_shift, one._lane.slow_ns) == (3, 4 * MS)
         assert one._port.batching is True and one._port.discipline == f"discipline of {names[-1]}"
@@ -387,6 +388,8 @@ def test_a_new_processor_is_set_up_as_its_listener_wants(monkeypatch):
 
 class _Part:
     """Of a processor: has a channel, and begins."""
+
+    untaken = "untaken"
 
     def __init__(self, name):
         if name == "HandoverReceiver":

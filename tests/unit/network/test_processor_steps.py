@@ -41,7 +41,7 @@ class World:
             channel=SimpleNamespace(fileno=lambda: 60), closed=lambda address: note(("closed", address)),
             truncated=0, stale=0, flush=lambda: note("flush"),
         )  # fmt: skip
-        made._by_fd, made._counted, made._handler_rows, made._rows = {}, {}, [], []
+        made._by_fd, made._rows = {}, []
         made._new_connections, made._is_protected, made._lane = False, False, None
         made._notices = SimpleNamespace(closed=lambda *words: note(("notice", *words)))
 
@@ -193,34 +193,21 @@ def test_answers_that_nobody_takes_are_let_go_after_a_while(world):
     assert refused == [("a", *words), ("d", *words)]
 
 
-def test_what_handlers_have_counted_since_the_last_look(world):
-    counts = {Counter.NO_ANSWER_SPACE: [3, 4], Counter.FETCHES_SHORTENED: [0, 0]}
-    world.made._handler_rows = [SimpleNamespace(counter=lambda one, n=n: counts[one][n]) for n in (0, 1)]
-    both = (Counter.NO_ANSWER_SPACE, Counter.FETCHES_SHORTENED)
-    assert [world.made._rose(one) for one in both] == [False, False], "what was before it began"
-    counts[Counter.NO_ANSWER_SPACE][1] = 5
-    assert [world.made._rose(one) for one in both] == [True, False]
-    assert [world.made._rose(one) for one in both] == [False, False]
-
-
-@pytest.mark.parametrize(
-    ("no_room", "rose", "patience"),
-    [
-        (False, (), []),
-        (True, (), ["STUCK_ANSWER_NS"]),
-        (False, (Counter.NO_ANSWER_SPACE,), ["MEMORY_EXHAUSTED_NS"]),
-        (False, (Counter.FETCHES_SHORTENED,), ["MEMORY_SHORT_NS"]),
-        (True, (Counter.NO_ANSWER_SPACE, Counter.FETCHES_SHORTENED), ["STUCK", "MEMORY_EXHAUSTED", "MEMORY_SHORT"]),
-    ],
-)
-def test_the_house_is_kept_once_a_second(world, monkeypatch, no_room, rose, patience):
+@pytest.mark.parametrize("no_room", [False, True])
+@pytest.mark.parametrize("slow", [0, 2])
+def test_the_house_is_kept_once_a_second(world, no_room, slow):
     made, stuck = world.made, []
     begun, waiting = channel(frame_started_ns=5), channel()
+    made._by_fd = {9: begun, 10: waiting}
+    readers = [("a", "does not read"), ("b", "reads too slowly")][:slow]
+    made._slow_readers = SimpleNamespace(
+        overdue=lambda channels, now_ns: world.done.append(([*channels] == [begun, waiting], now_ns)) or readers
+    )
+    made._refuse = lambda *words: world.done.append(words)
     made._reader = SimpleNamespace(held_up=lambda channels: [begun, waiting], waits_for_room=lambda: no_room)
     made._connections = SimpleNamespace(overdue=lambda *words: world.done.append(("overdue", *words)) or [])
     made._port = SimpleNamespace(idle=lambda: world.done.append("idle"), discipline=None)
     made._close_stuck = lambda now_ns, patience_ns: stuck.append((now_ns, patience_ns))
-    made._rose = lambda counter: counter in rose
     made._close_excess = lambda config: world.done.append("excess")
     config = load_broker_config(
         overrides=["connections.max.idle.ms=700", "mpbroker.frame.timeout.ms=3"], environ={}, cores=2
@@ -228,11 +215,13 @@ def test_the_house_is_kept_once_a_second(world, monkeypatch, no_room, rose, pati
     made._ctx.take_reload, made._handover.stale = lambda: config, 4
     made._housekeeping(NOW_NS)
     assert made._housekeeping_ns == NOW_NS + module.HOUSEKEEPING_NS
-    assert world.done == ["tick", "idle", ("overdue", NOW_NS, 700_000_000, 3_000_000), "excess"]
+    closed = [(one, Counter.ANSWERS_STUCK, "answer_not_taken", reason) for one, reason in readers]
+    assert world.done == [
+        "tick", "idle", ("overdue", NOW_NS, 700_000_000, 3_000_000), (True, NOW_NS), *closed, "excess"
+    ]  # fmt: skip
     assert (begun.frame_started_ns, waiting.frame_started_ns) == (NOW_NS, 0)
     assert world.counted == [(Counter.HANDOVERS_STALE, 4)] and made._handover.stale == 0
-    wanted = [next(name for name in dir(module) if name.startswith(one) and name.endswith("_NS")) for one in patience]
-    assert stuck == [(NOW_NS, getattr(module, name)) for name in wanted]
+    assert stuck == [(NOW_NS, module.STUCK_ANSWER_NS)] * no_room
 
 
 @pytest.mark.parametrize(("due_ns", "reloading", "keeps"), [(NOW_NS, 0, 1), (NOW_NS + 1, 0, 0), (NOW_NS + 1, 1, 1)])
