@@ -15,7 +15,6 @@ from mpbroker.log import data_dir
 from mpbroker.log.checkpoint_file import HIGH_WATERMARK, write_checkpoint
 from mpbroker.log.clean_shutdown import MARKER, write_marker
 from mpbroker.log.partition_directory import MOVED_HERE, id_text, read_topic_id
-from mpbroker.log.producer_snapshot import ProducerEntry
 from mpbroker.metadata.keys import Keys
 from mpbroker.metadata.sqlite_store import SqliteStore
 from mpbroker.metadata.store_peek import STORE_FILE, UnreadableStore, peek
@@ -485,17 +484,3 @@ def test_the_store_is_closed_whatever_happened(tmp_path, monkeypatch, fails):
     else:
         adopt(str(tmp_path))
     assert len(closed) == 1
-
-
-def test_open_transactions_are_named_up_to_ten_of_a_topic(tmp_path, monkeypatch):
-    for number in range(3):
-        partition(tmp_path, f"a-{number}")
-    partition(tmp_path, "b-0", TWO)
-    found = [ProducerEntry(7, 0, 0, 9, 0, 1, txn_first=offset) for offset in range(5)]
-    monkeypatch.setattr(
-        "mpbroker.controller.adoption.open_transactions", lambda path: [] if path.endswith("b-0") else found[1:]
-    )
-    one, other = adopt(str(tmp_path)).taken
-    assert "; transactions are open: a-0 from offset 1 on, of producer 7, a-0 from offset 2 on" in one
-    assert "a-2 from offset 2 on, of producer 7, and 2 more. Where neither" in one
-    assert "`mpbroker txn abort --topic T" in one and "transaction" not in other
