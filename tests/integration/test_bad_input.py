@@ -127,5 +127,5 @@ def test_a_stop_that_cannot_write_everything_down_is_no_success(tmp_path):
     broker.assert_nothing_left()
     told = broker.log()
     assert told.count("not_stopped_cleanly") == 1 + told.count("data_not_stopped_cleanly") == 2
-    assert 'why="the log directory is offline"' in told
+    assert 'why="a producer snapshot could not be written"' in told
     assert not (broker.data_dir / ".kafka_cleanshutdown").exists()

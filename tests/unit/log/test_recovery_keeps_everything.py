@@ -82,7 +82,9 @@ def test_in_the_place_of_a_file_that_the_log_needs_it_takes_the_partition_offlin
         (tmp_path / (name_of(15) if name == name_of(20) else name)).unlink()
     MAKE[kind](tmp_path / name)
     before = {path: path.lstat() for path in tmp_path.iterdir()}
-    with pytest.raises(NotAFile, match=f"is no file, but has the name of one that the log needs.*{name}"):
+    with pytest.raises(
+        NotAFile, match=f"{tmp_path.name}/{name} is no file, but has the name of one that the log needs"
+    ):
         recover(tmp_path, recovery_point=45)
     assert {path: path.lstat() for path in tmp_path.iterdir()} == before
 
