@@ -153,8 +153,8 @@ class LogRecovery:
         if obstacle is not None:
             raise NotAFile(
                 errno.EEXIST,
-                f"{self._name()}/{obstacle} is no file, but has the name of one that the log needs: move it away, put the"
-                " right one there if there was one, and start again",
+                f"{self._name()}/{obstacle} is no file, but has the name of one that the log needs: move it away, put"
+                " the right one there if there was one, and start again",
             )
         if odd := named_like_ours(others):
             self._cut.append(
