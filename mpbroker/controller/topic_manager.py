@@ -96,6 +96,8 @@ class TopicManager:
                 self._context.add(topic)
                 self._show(topic)
                 self._say("topic_created", topic)
+        else:
+            self._logs.creations_are_over()  # what was refused was put away: its notes would gather
         return answer
 
     def _judge_topics(self, topics: list[NewTopic], defaults: Defaults) -> dict[str, TopicPlan | Refusal]:
@@ -200,6 +202,8 @@ class TopicManager:
             for topic in changed:
                 self._show(topic)
                 self._say("partitions_created", topic)
+        else:
+            self._logs.creations_are_over()
         return answer
 
     def delete_topics(self, command: DeleteTopics, allowed: bool, operation: int) -> TopicResults:

@@ -33,7 +33,6 @@ TRIES: Final = 12
 FIRST_WAIT_S: Final = 0.001
 PASSING: Final = "passing"
 GONE: Final = "gone"
-_IN_THE_WAY: Final = (errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST, errno.ELOOP)
 _DELETED: Final = " (deleted)"  # behind the name of an open file that has none any more
 
 _P = ParamSpec("_P")
@@ -44,7 +43,7 @@ def condemns(error: OSError) -> bool:
     """Whether an error with a file of our own beside the log takes the log directory offline. That one is gone is no
     reason: its topic was deleted meanwhile. Nor is a folder or a link that somebody put where it would be."""
     number = error.errno or errno.EIO
-    return number not in _IN_THE_WAY and io_error_class(number) != GONE and io_error_condemns(number)
+    return io_error_class(number) != GONE and io_error_condemns(number)
 
 
 def passes(error: OSError) -> bool:

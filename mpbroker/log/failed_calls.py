@@ -16,6 +16,7 @@ LOOK_EVERY_MS: Final = 1000
 WELL_AFTER_MS: Final = 30_000
 """`status` shows the trouble until no call has failed for so long: longer than a health check's interval."""
 _SPACE: Final = "free space on the disk; appends succeed again as soon as there is some"
+_IN_THE_WAY: Final = "something else has the name of a file of the log: move it away"
 _DESCRIPTORS: Final = "raise the limit on open files (ulimit -n, LimitNOFILE)"
 REMEDIES: Final = {
     errno.ENOSPC: _SPACE,
@@ -26,6 +27,7 @@ REMEDIES: Final = {
     errno.ENOENT: "a file of the log is gone: put it back, or delete the topic",
     errno.EBADMSG: "a batch is damaged on disk: bring its segment back from a copy, or delete the records up to it",
     errno.ERANGE: "a file of the log is shorter than it was: bring it back from a copy",
+    **dict.fromkeys((errno.EEXIST, errno.ENOTEMPTY, errno.EISDIR, errno.ENOTDIR, errno.ELOOP), _IN_THE_WAY),
 }
 OTHER_REMEDY: Final = "look at the disk; the directory stays offline until the broker is started again"
 

@@ -23,6 +23,7 @@ enum mpb_io_error_class mpb_io_error_class(int error)
     case EEXIST:
     case ENOTEMPTY:
     case EISDIR:
+    case ENOTDIR:
     case ELOOP:
         return MPB_IO_CONTENT;
     default:

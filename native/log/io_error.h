@@ -10,7 +10,7 @@ enum mpb_io_error_class {
     MPB_IO_FULL,    /* no room on the disk or in a quota: as above, until somebody makes room */
     MPB_IO_GONE,    /* no such file: what retention or a deletion took away, or somebody else */
     MPB_IO_CONTENT, /* a file does not hold what it must (EBADMSG), or too little (ERANGE), or something else has its name
-                       (EEXIST, ENOTEMPTY, EISDIR, ELOOP): the disk is well */
+                       (EEXIST, ENOTEMPTY, EISDIR, ENOTDIR, ELOOP): the disk is well */
     MPB_IO_BROKEN   /* all else: what the kernel could not do may be lost even if a second try succeeds */
 };
 

@@ -164,7 +164,7 @@ static void the_table(void)
     CHECK(!mpb_io_error_condemns(-EDQUOT, false) && mpb_io_error_condemns(-EDQUOT, true));
     CHECK(mpb_io_error_condemns(-EIO, false) && mpb_io_error_condemns(-EROFS, false) &&
           !mpb_io_error_condemns(0, true));
-    static const int OTHERS[] = {EEXIST, ENOTEMPTY, EISDIR, ELOOP}; /* something else has the name */
+    static const int OTHERS[] = {EEXIST, ENOTEMPTY, EISDIR, ENOTDIR, ELOOP}; /* something else has the name */
     for (size_t n = 0; n < sizeof OTHERS / sizeof *OTHERS; n++)
         CHECK(!mpb_io_error_condemns(-OTHERS[n], true) && mpb_io_error_class(-OTHERS[n]) == MPB_IO_CONTENT);
     CHECK(!mpb_io_error_condemns(-EBADMSG, true) && !mpb_io_error_wants_descriptors(ENFILE)); /* descriptor 23 */

@@ -348,6 +348,18 @@ def test_what_an_uncommitted_creation_left_goes(world):
     assert name.endswith("-delete")
 
 
+def test_notes_of_creations_that_were_refused_do_not_gather(world):
+    """A client without its coordinator asks again and again."""
+    stray(world, "orders-1", b"records")
+    for _ in range(3):
+        assert world.codes(create(NewTopic("orders", 2))) == {"orders": 56}
+        assert not (world.data_dir / unfinished_creation.FILE).exists()
+    world.run(create(NewTopic("other", 1)))
+    stray(world, "other-1", b"records")
+    assert world.codes(CreatePartitions([PartitionCount("other", 2)])) == {"other": 56}
+    assert not (world.data_dir / unfinished_creation.FILE).exists()
+
+
 def test_empty_partitions_of_a_topic_that_an_older_store_does_not_know_stay(world):
     """Else the topic has fewer when it is adopted, and its keys go elsewhere."""
     world.run(create(NewTopic("orders", 3)))

@@ -3,7 +3,9 @@
 import errno
 from types import SimpleNamespace
 
-from mpbroker.log.failed_calls import LOOK_EVERY_MS, WELL_AFTER_MS, FailedCalls
+import pytest
+
+from mpbroker.log.failed_calls import LOOK_EVERY_MS, OTHER_REMEDY, REMEDIES, WELL_AFTER_MS, FailedCalls
 from mpbroker.log.keeper_context import IoFailures
 from mpbroker.shm.clock import ManualClock
 from mpbroker.shm.troubles import Trouble
@@ -104,3 +106,9 @@ def test_it_is_well_again_when_nothing_failed_for_long_enough():
     assert {there for _, there in world.troubles[1:]} == {True}
     world.look()
     assert world.troubles[-1] == (Trouble.LOG_CALLS_FAIL, False)
+
+
+@pytest.mark.parametrize("number", [errno.EBADMSG, errno.ERANGE, errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EIO])
+def test_a_directory_is_said_to_be_offline_only_where_it_is(number):
+    """What somebody else did to a file costs its partition alone."""
+    assert ("offline" in REMEDIES.get(number, OTHER_REMEDY)) == (number == errno.EIO)
