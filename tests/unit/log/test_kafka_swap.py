@@ -2,6 +2,7 @@
 
 import pytest
 
+from mpbroker.log import disk
 from mpbroker.log.kafka_swap import finish_kafka_swaps
 from mpbroker.log.log_recovery import LogRecovery
 from mpbroker.record.batch_builder import encode_batch
@@ -128,3 +129,46 @@ def test_files_of_other_names_and_kinds_are_left(tmp_path):
     before = sorted(path.name for path in tmp_path.iterdir())
     assert finish_kafka_swaps(str(tmp_path)) == []
     assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+class Death(BaseException):
+    """Stands for SIGKILL."""
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        {"b0_deleted": OLD, "b4_deleted": MIDDLE, "b0_swap": CLEANED},
+        {"b0": OLD, "b4_deleted": MIDDLE, "b0_swap": CLEANED},
+        {"b0_deleted": OLD, "b4": MIDDLE, "b0_swap": CLEANED[:-1]},
+        {"b0_deleted": OLD, "b4_deleted": MIDDLE, "b0_cleaned": CLEANED, "b4_swap": MIDDLE},
+    ],
+    ids=["whole", "one in place", "torn", "unfinished"],
+)
+def test_a_start_that_dies_at_any_rename_is_finished_by_the_next_with_every_byte_kept(tmp_path, monkeypatch, before):
+    for deaths in range(100):
+        directory, renames = tmp_path / str(deaths), []
+        directory.mkdir()
+        write(directory, b8=ACTIVE, **before)
+        kept, rename = all_bytes(directory), disk.rename
+
+        def dying(old, new, renames=renames, deaths=deaths, rename=rename):
+            if len(renames) == deaths:
+                raise Death
+            renames.append(old)
+            rename(old, new)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(disk, "rename", dying)
+            try:
+                LogRecovery(str(directory), index_interval_bytes=4096, clean=False, gaps_allowed=True).run()
+            except Death:
+                died = True
+            else:
+                died = False
+        found = LogRecovery(str(directory), index_interval_bytes=4096, clean=False, gaps_allowed=True).run()
+        assert kept <= all_bytes(directory) and found.active.next_offset == 10, renames
+        if not died:
+            assert deaths > 3
+            return
+    raise AssertionError("it never came to its end")
