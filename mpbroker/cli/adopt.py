@@ -50,6 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise ConfigError("D", path, problem=f"there is no directory {path}")
         if any(os.path.samefile(path, other) for other in paths[:number]):
             raise ConfigError("D", path, problem=f"{path} is named twice")
+    adoption.check(paths)
     topics, partitions = adoption.DEFAULT_ROOM
     room = (arguments.max_topics or topics, arguments.max_partitions or partitions)
     with ExitStack() as locks:

@@ -89,11 +89,11 @@ def _request_memory(config: BrokerConfig) -> Iterator[ConfigError]:
             config.queued_max_request_bytes,
             f"-1, or at least socket.request.max.bytes ({largest})",
         )
-    if config.mpbroker_arena_bytes_per_processor < largest:
+    if 0 <= config.mpbroker_arena_bytes_per_processor < largest:
         yield ConfigError(
             "mpbroker.arena.bytes.per.processor",
             config.mpbroker_arena_bytes_per_processor,
-            f"at least socket.request.max.bytes ({largest})",
+            f"-1, or at least socket.request.max.bytes ({largest})",
         )
     for name, size in (("socket.request.max.bytes", largest), ("fetch.max.bytes", config.fetch_max_bytes)):
         if size > LARGEST_ANSWER_BYTES:  # what could be written could never be read back

@@ -107,9 +107,10 @@ QUEUES = (
             "Requests in flight on the connections of one processor; fewer where all processors would have more than "
             "131,070. Members of groups that wait for a rebalance may have all but 2,048 of them, and at least half.",
             least=16, most=131072),
-    Setting("mpbroker.arena.bytes.per.processor", LONG, 256 * MIB,
-            "Address space for received requests of one processor; memory is used only as far as requests fill it.",
-            least=MIB, most=2**40),
+    Setting("mpbroker.arena.bytes.per.processor", LONG, -1,
+            "Address space for received requests of one processor; memory is used only as far as requests fill it. -1: a "
+            "quarter of the machine's memory, or of the container's limit, divided among the processors of the start, at "
+            "least socket.request.max.bytes and, unless that is more, at most 256 MiB.", least=-1, most=2**40),
     Setting("mpbroker.answer.memory.bytes", LONG, -1,
             "Memory for answers that clients have not read yet, divided among request handlers and coordinator of the start; "
             "none gets more "

@@ -95,6 +95,28 @@ def adopt(
         store.close()
 
 
+def check(paths: Sequence[str]) -> None:
+    """ConfigError if nothing in them is ours or Kafka's: a store written there would be the only thing in it."""
+    for path in paths:
+        if any(os.path.lexists(os.path.join(path, name)) for name in (STORE_FILE, data_dir.META_FILE)):
+            return
+        if any(adoptable.is_partition(path, each) for each in partition_directory.find_all(path)):
+            return
+        if any(_strays_in(path)):
+            return
+    problem = f"{', '.join(paths)}: no topic's directory is there, and no broker's {data_dir.META_FILE} or {STORE_FILE}"
+    raise ConfigError("D", paths[0], problem=f"{problem}. Nothing was changed")
+
+
+def _strays_in(home: str) -> Iterator[FoundDirectory]:
+    """Directories that were set aside with records."""
+    for name in sorted(os.listdir(home)):
+        stray = _STRAY.fullmatch(name)
+        if stray and partition_directory.log_bytes(home, name):
+            topic_id = partition_directory.read_topic_id(os.path.join(home, name))
+            yield FoundDirectory(name, stray[1], int(stray[2]), topic_id)
+
+
 def _identity_of_further(path: str) -> data_dir.MetaProperties | None:
     problem = ""
     if os.path.exists(os.path.join(path, STORE_FILE)):
@@ -233,11 +255,8 @@ class _Adopter:
     def _strays(self) -> Iterator[FoundDirectory]:
         """Directories that were set aside with records."""
         for home in self._homes:
-            for name in sorted(os.listdir(home)):
-                stray = _STRAY.fullmatch(name)
-                if stray and partition_directory.log_bytes(home, name):
-                    topic_id = partition_directory.read_topic_id(os.path.join(home, name))
-                    yield FoundDirectory(self._shown(home, name), stray[1], int(stray[2]), topic_id)
+            for stray in _strays_in(home):
+                yield stray._replace(name=self._shown(home, stray.name))
 
     def _is_known(self, found: FoundDirectory) -> bool:
         topic = self._context.by_name.get(found.topic)

@@ -257,7 +257,11 @@ def build_controller(ctx: ProcessContext) -> Controller:
     """The controller of a process, with its store and logs opened after the fork."""
     data_dir, clock, row = ctx.data_dirs[0], SystemClock(), ctx.process_row
     keys, kv = Keys(ctx.cluster_id), open_store(os.path.join(data_dir, STORE_FILE))
-    check_store(kv, keys, data_dir, lambda configs: effective(configs, ctx.config))
+    try:
+        check_store(kv, keys, data_dir, lambda configs: effective(configs, ctx.config))
+    except BaseException:
+        kv.close()  # or the start that is refused leaves SQLite's files beside it
+        raise
     store = ControllerStore(
         kv,
         keys,

@@ -11,6 +11,7 @@ VERSION = 0
 RECOVERY_POINT = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK = "replication-offset-checkpoint"
 LOG_START = "log-start-offset-checkpoint"
+ALL = RECOVERY_POINT, HIGH_WATERMARK, LOG_START
 MAX_BYTES = 64 * 1024 * 1024
 
 Offsets = dict[tuple[str, int], int]  # (topic, partition) → offset

@@ -159,11 +159,18 @@ def prepare(
 
     ConfigError when the directory belongs to another node or cluster.
     """
+    found = identity(path, node_id, cluster_id)
+    if found is None:
+        found = MetaProperties(cluster_id or new_id(random_bytes), node_id, new_id(random_bytes))
+        write_meta(path, found)
+    return found
+
+
+def identity(path: str, node_id: int, cluster_id: str | None = None) -> MetaProperties | None:
+    """What meta.properties says, None when there is none. ConfigError when it is another node's or cluster's."""
     found = read_meta(path)
     if found is None:
-        meta = MetaProperties(cluster_id or new_id(random_bytes), node_id, new_id(random_bytes))
-        write_meta(path, meta)
-        return meta
+        return None
     if found.node_id != node_id:
         problem = f"data directory {path} belongs to node {found.node_id}, and node.id is {node_id}"
         raise ConfigError("node.id", node_id, problem=problem)

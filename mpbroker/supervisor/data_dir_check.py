@@ -10,13 +10,19 @@ from contextlib import suppress
 from typing import Final
 
 from mpbroker.errors import ConfigError
-from mpbroker.log import data_dir, disk, partition_directory
+from mpbroker.log import checkpoint_file, clean_shutdown, data_dir, disk, partition_directory
 from mpbroker.log.unusable import unusable
 from mpbroker.metadata.keys import STORE_FILE
 from mpbroker.metadata.topic_names import CLUSTER_METADATA_TOPIC
 
 KEY: Final = "log.dirs"
 _BOOTSTRAP: Final = "bootstrap.checkpoint"  # of a directory that Kafka formatted
+_WRITTEN, _ALL = os.R_OK | os.W_OK, os.R_OK | os.W_OK | os.X_OK
+_RIGHTS: Final = {
+    **dict.fromkeys((data_dir.LOCK_FILE, STORE_FILE, f"{STORE_FILE}-wal", f"{STORE_FILE}-shm"), _WRITTEN),
+    **dict.fromkeys((data_dir.META_FILE, clean_shutdown.MARKER, *checkpoint_file.ALL), os.R_OK),
+}
+"""Of files that a start opens. What is written by putting another file in its place has to be read only."""
 _ADOPT: Final = "`mpbroker adopt {path}` takes its topics in; or name another directory"
 
 
@@ -73,15 +79,26 @@ def _records_elsewhere(further: tuple[str, ...]) -> str:
     return ""
 
 
+def check_trace_dir(path: str) -> None:
+    """ConfigError if it is there and this user may not use it."""
+    _require(path, path, _ALL, "mpbroker.trace.dir")
+
+
 def _check_rights(path: str) -> None:
-    """Asked first: where nothing can be written, SQLite cannot open a store, which then looks damaged."""
-    usual = os.R_OK | os.W_OK
-    names = (data_dir.LOCK_FILE, STORE_FILE, f"{STORE_FILE}-wal", f"{STORE_FILE}-shm")
-    files = (os.path.join(path, name) for name in names)
-    for place, rights in ((path, usual | os.X_OK), *((file, usual) for file in files)):
-        if not os.access(place, rights, effective_ids=True) and os.path.exists(place):
-            is_read_only = os.statvfs(path).f_flag & os.ST_RDONLY
-            raise unusable(place, OSError(errno.EROFS if is_read_only else errno.EACCES, "no"), KEY)
+    """Asked first: where nothing can be written, SQLite cannot open a store, which then looks damaged; and a start that
+    finds out later has changed something by then."""
+    _require(path, path, _ALL, KEY)
+    for name, rights in _RIGHTS.items():
+        _require(path, os.path.join(path, name), rights, KEY)
+    for name in sorted(disk.names(path)):
+        if partition_directory.parse_name(name):
+            _require(path, os.path.join(path, name), _ALL, KEY)
+
+
+def _require(path: str, place: str, rights: int, key: str) -> None:
+    if not os.access(place, rights, effective_ids=True) and os.path.exists(place):
+        is_read_only = os.statvfs(path).f_flag & os.ST_RDONLY
+        raise unusable(place, OSError(errno.EROFS if is_read_only else errno.EACCES, "no"), key)
 
 
 def _check_of_cluster(path: str, shared_store: str, records: str) -> None:

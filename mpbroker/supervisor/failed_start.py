@@ -11,8 +11,14 @@ from mpbroker.log import checkpoint_file, clean_shutdown, data_dir, reserve_file
 from mpbroker.metadata.keys import STORE_FILE
 from mpbroker.supervisor.status_file import STATUS_FILE
 
-_CHECKPOINTS = checkpoint_file.RECOVERY_POINT, checkpoint_file.LOG_START, checkpoint_file.HIGH_WATERMARK
-_BEGINNINGS = (STORE_FILE, data_dir.META_FILE, STATUS_FILE, clean_shutdown.MARKER, reserve_file.NAME, *_CHECKPOINTS)
+_BEGINNINGS = (
+    STORE_FILE,
+    data_dir.META_FILE,
+    STATUS_FILE,
+    clean_shutdown.MARKER,
+    reserve_file.NAME,
+    *checkpoint_file.ALL,
+)
 
 
 class MadeByStart:
@@ -21,6 +27,7 @@ class MadeByStart:
     def __init__(self, path: str, trace_dir: str) -> None:
         self._path = path
         self._trace_dir = "" if os.path.lexists(trace_dir) else trace_dir
+        self._had_lock = os.path.lexists(os.path.join(path, data_dir.LOCK_FILE))
         self._directories = _missing(path)  # innermost first
         self._was_empty = bool(self._directories) or _is_empty(path)
 
@@ -29,6 +36,8 @@ class MadeByStart:
         with contextlib.suppress(OSError):  # what cannot be taken away stays: the start has failed for another reason
             if self._was_empty and self._all_known():
                 self._remove()
+            else:
+                self._remove_empty_files()
         self.remove_empty()
 
     def remove_empty(self) -> None:
@@ -42,6 +51,13 @@ class MadeByStart:
         return all(
             name in (data_dir.LOCK_FILE, traces) or name.startswith(_BEGINNINGS) for name in os.listdir(self._path)
         )
+
+    def _remove_empty_files(self) -> None:
+        """What says nothing of what is in the directory."""
+        if not self._had_lock:
+            os.unlink(os.path.join(self._path, data_dir.LOCK_FILE))
+        if self._trace_dir:
+            os.rmdir(self._trace_dir)
 
     def _remove(self) -> None:
         if self._trace_dir:

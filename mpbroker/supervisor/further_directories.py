@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from mpbroker.errors import ConfigError
-from mpbroker.log import data_dir, reserve_file
+from mpbroker.log import data_dir, disk, reserve_file
 from mpbroker.metadata.keys import STORE_FILE
 from mpbroker.supervisor import data_dir_check
 from mpbroker.supervisor.failed_start import MadeByStart
@@ -31,22 +31,32 @@ class FurtherDirectories:
     """Those of one start. `take` may raise ConfigError or DataDirectoryInUse; `close` gives the locks back."""
 
     def __init__(self, paths: tuple[str, ...]) -> None:
-        self._made = [MadeByStart(path, os.path.join(path, "traces")) for path in paths]
+        self._made = {path: MadeByStart(path, os.path.join(path, "traces")) for path in paths}
         self._locks: list[data_dir.DataDirLock] = []
         self._paths = paths
+
+    def check(self, node_id: int, first: data_dir.MetaProperties | None) -> None:
+        """Foreign or another ConfigError where `take` would refuse, before anything is touched. `first`: what the first
+        directory says. One that fails is for `take` to leave out."""
+        owners = {first.directory_id: "the first directory"} if first else {}
+        for path in self._paths:
+            try:
+                check(path)
+                disk.status(os.path.join(path, data_dir.META_FILE))
+            except OSError:
+                continue
+            found = data_dir.identity(path, node_id, first.cluster_id if first else None)
+            if found and found.directory_id:
+                _check_copy(path, found.directory_id, owners)
 
     def take(self, node_id: int, cluster_id: str, first_id: str) -> tuple[LogDirectory, ...]:
         """Lock each and check whose it is; `first_id`: the directory.id of the first directory."""
         taken: list[LogDirectory] = []
+        owners = {first_id: "the first directory"}
         for path in self._paths:
             one = self._take(path, node_id, cluster_id)
-            twin = next((other for other in taken if other.id == one.id), None)
-            if one.id and (twin or one.id == first_id):
-                raise _refusal(
-                    path,
-                    f"has the directory.id of {twin.path if twin else 'the first directory'}",
-                    f"one of them is a copy: correct {data_dir.META_FILE} of the one that is new",
-                )
+            if one.id:
+                _check_copy(path, one.id, owners)
             taken.append(one)
         return tuple(taken)
 
@@ -57,9 +67,10 @@ class FurtherDirectories:
 
     def close(self, served: bool) -> None:
         """Give up the locks; unless clients were let in, what this start made goes, too."""
-        for made in self._made:
+        locked = {lock.path for lock in self._locks}
+        for path, made in self._made.items():
             if not served:
-                made.undo()
+                (made.undo if path in locked else made.remove_empty)()
         for lock in self._locks:
             lock.close()
 
@@ -105,6 +116,17 @@ def check(path: str) -> None:
             path,
             f"holds {held} but no {data_dir.META_FILE}",
             f"put a copy of {data_dir.META_FILE} back, or move the directory's content away",
+        )
+
+
+def _check_copy(path: str, directory_id: str, owners: dict[str, str]) -> None:
+    """Foreign if another directory has that id. `owners`: who has which id; this one is added."""
+    owner = owners.setdefault(directory_id, path)
+    if owner != path:
+        raise _refusal(
+            path,
+            f"has the directory.id of {owner}",
+            f"one of them is a copy: correct {data_dir.META_FILE} of the one that is new",
         )
 
 

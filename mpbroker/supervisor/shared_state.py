@@ -22,6 +22,7 @@ from mpbroker.config.limits import (
     MAX_HANDLERS,
     MAX_PROCESSORS,
     MIN_HANDLER_ARENA_BYTES,
+    PROCESSOR_ARENA_BYTES,
 )
 from mpbroker.config.memory import available_memory_bytes
 from mpbroker.log import reserve_file
@@ -423,6 +424,17 @@ def answer_bytes_of_handler(config: BrokerConfig, handlers: int) -> int:
     return part // PAGE_BYTES * PAGE_BYTES
 
 
+def request_bytes_of_processor(config: BrokerConfig, processors: int) -> int:
+    """Address space for requests of one processor, in bytes. By default they fill no more of a small container than
+    the largest request that is allowed."""
+    given: int = config.mpbroker_arena_bytes_per_processor
+    if given >= 0:
+        return given
+    part = min(available_memory_bytes() // 4 // processors, PROCESSOR_ARENA_BYTES)
+    largest: int = config.socket_request_max_bytes
+    return -(-max(part, largest) // PAGE_BYTES) * PAGE_BYTES
+
+
 def memory_plan(config: BrokerConfig, plans: tuple[ProcessPlan, ...]) -> MemoryPlan:
     """How much of everything: room for as many processors and handlers as there may ever be (`num.network.threads` and
     `num.io.threads` change while the broker runs), which costs memory only where they run."""
@@ -445,6 +457,6 @@ def memory_plan(config: BrokerConfig, plans: tuple[ProcessPlan, ...]) -> MemoryP
         fetch_sessions=min(config.max_incremental_fetch_session_cache_slots, MAX_FETCH_SESSIONS),
         session_units=config.mpbroker_fetch_session_memory_bytes // SESSION_UNIT_BYTES,
         replicated=config.cluster_store is not None,
-        arena_processor_bytes=config.mpbroker_arena_bytes_per_processor,
+        arena_processor_bytes=request_bytes_of_processor(config, processors),
         arena_handler_bytes=answer_bytes_of_handler(config, handlers),
     )

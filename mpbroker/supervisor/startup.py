@@ -41,6 +41,10 @@ def claim_data_dir(config: BrokerConfig) -> Iterator[Claim]:
         place = config.cluster_store
         shared = None if place is None else getattr(place, "sqlite_path", "") or ""
         data_dir_check.check(config.data_dir, shared, config.data_dirs[1:])
+        known = _known_identity(config) if os.path.isdir(config.data_dir) else None
+        further.check(config.node_id, known)
+        if config.mpbroker_trace_enabled:
+            data_dir_check.check_trace_dir(config.trace_dir)
         data_dir.create(config.data_dir)
         lock = _lock(config.data_dir)
         if config.mpbroker_trace_enabled:
@@ -65,16 +69,23 @@ def claim_data_dir(config: BrokerConfig) -> Iterator[Claim]:
             lock.close()
 
 
-def _identity(config: BrokerConfig) -> data_dir.MetaProperties:
-    """Of the data directory. Where there are others, partitions are told apart by the directories' ids: it gets one if
-    it was made without, and what its file said is kept beside it: perhaps it has lost it. A broker of a cluster is not
-    given a cluster's id: it would be that of a new cluster."""
-    if config.cluster_store is not None and data_dir.read_meta(config.data_dir) is None:
+def _known_identity(config: BrokerConfig) -> data_dir.MetaProperties | None:
+    """Of the data directory; None: it has none. A broker of a cluster is not given a cluster's id: it would be that of
+    a new cluster."""
+    known = data_dir.identity(config.data_dir, config.node_id)
+    if config.cluster_store is not None and known is None:
         problem = (
             f"{config.data_dir} is not formatted: a broker of a cluster needs the cluster's id, see "
             "`mpbroker format --cluster-id`, or `mpbroker cluster start`, which does it"
         )
         raise ConfigError("log.dirs", config.data_dir, problem=problem)
+    return known
+
+
+def _identity(config: BrokerConfig) -> data_dir.MetaProperties:
+    """Of the data directory. Where there are others, partitions are told apart by the directories' ids: it gets one if
+    it was made without, and what its file said is kept beside it: perhaps it has lost it."""
+    _known_identity(config)
     meta = data_dir.prepare(config.data_dir, config.node_id)
     if not meta.directory_id and (len(config.data_dirs) > 1 or config.cluster_store is not None):
         meta = meta._replace(directory_id=data_dir.new_id())

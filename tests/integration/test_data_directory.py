@@ -18,17 +18,6 @@ from tests.integration.test_log_keeping import create, read
 RECORDS = 60
 
 
-def tree(directory: Path) -> dict[str, bytes]:
-    """Every file and its content; the lock, which a start that gets that far takes, excepted."""
-    return {
-        str(path.relative_to(directory)): path.read_bytes()
-        for path in sorted(directory.rglob("*"))
-        if path.is_file()
-        and path.name not in (".lock", "metadata.db-shm", "metadata.db-wal")
-        and "traces" not in path.parts
-    }
-
-
 def fill(broker: Broker, topic: str) -> None:
     create(broker, topic, **{"segment.bytes": "1048576", "retention.ms": "-1"})
     producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all"})
@@ -47,13 +36,22 @@ def filled(tmp_path):
     return broker
 
 
-def refused(broker: Broker) -> str:
-    """Start it: exit code 2 and nothing changed; returns what it said."""
-    before = tree(broker.data_dir)
-    done = subprocess.run(broker.command(), capture_output=True, text=True, timeout=60, check=False)
+def whole_tree(directory: Path) -> dict[str, bytes]:
+    """Directories, too, and what only a start makes."""
+    found = {path: path.read_bytes() if path.is_file() else b"" for path in sorted(directory.rglob("*"))}
+    return {str(path.relative_to(directory)): content for path, content in found.items()}
+
+
+def refused(broker: Broker, *words: str) -> str:
+    """Start it: exit code 2 and nothing changed, lock and traces, which have to be made first, included; returns what
+    it said."""
+    (broker.data_dir / ".lock").unlink(missing_ok=True)
+    shutil.rmtree(broker.data_dir / "traces", ignore_errors=True)
+    before = whole_tree(broker.data_dir)
+    done = subprocess.run([*broker.command(), *words], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
-    assert tree(broker.data_dir) == before
+    assert whole_tree(broker.data_dir) == before
     return done.stderr
 
 
@@ -280,15 +278,27 @@ def test_partitions_behind_links_are_not_overlooked(filled, tmp_path):
         everything(filled, "orders", "payments")
 
 
+def test_another_nodes_directory_is_refused_before_anything_is_touched(filled):
+    assert "belongs to node 0, and node.id is 7" in refused(filled, "--override", "node.id=7")
+
+
+def test_adopt_leaves_a_directory_of_somebodys_as_it_is(tmp_path):
+    """Also one with a folder that is called like a partition."""
+    (tmp_path / "photos-2024").mkdir()
+    (tmp_path / "photos-2024" / "a.jpg").write_bytes(b"x")
+    command = [sys.executable, "-m", "mpbroker", "adopt", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2 and "Nothing was changed" in done.stderr
+    assert sorted(whole_tree(tmp_path)) == ["photos-2024", "photos-2024/a.jpg"]
+
+
 def test_a_store_of_another_cluster_is_refused(filled):
     meta = filled.data_dir / "meta.properties"
     text = meta.read_text()
     meta.write_text(
         "\n".join("cluster.id=AAAAAAAAQACAAAAAAAAAAA" if "cluster.id" in line else line for line in text.split("\n"))
     )
-    names = os.listdir(filled.data_dir)
     sentence = refused(filled)
-    assert os.listdir(filled.data_dir) == names, "the look into the store leaves no files beside it"
     assert "says AAAAAAAAQACAAAAAAAAAAA" in sentence and "put the right meta.properties back" in sentence
     meta.write_text(text)
     with filled:

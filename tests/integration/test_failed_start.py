@@ -117,6 +117,18 @@ def test_a_directory_of_another_user_names_both(in_the_open, mode):
     assert "start as that user" in sentence and list(in_the_open.iterdir()) == []
 
 
+CLOSED = [
+    "meta.properties",
+    ".kafka_cleanshutdown",
+    "recovery-point-offset-checkpoint",
+    "replication-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    "orders-0",
+    "traces",
+]
+"""Found out by a process of the broker these would be a loop of deaths."""
+
+
 def _refused_to_nobody(path):
     """What a start by another user is told, in a sentence; nothing was changed."""
     before = {each: each.lstat().st_mtime_ns for each in path.rglob("*")}
@@ -142,6 +154,12 @@ def test_a_directory_with_records_of_another_user_names_both_and_is_not_called_d
     for name in (".lock", "metadata.db"):  # as `chown` without -R leaves it
         assert _refused_to_nobody(broker.data_dir) == f"mpbroker: {broker.data_dir / name} {nobody} 0644: {remedy}"
         os.chown(broker.data_dir / name, NOBODY, NOBODY)
+    closed = [broker.data_dir / name for name in CLOSED]
+    for path in closed:
+        path.chmod(0o700)
+    for path in closed:
+        assert _refused_to_nobody(broker.data_dir).startswith(f"mpbroker: {path} {nobody} 0700: start as that user")
+        os.chown(path, NOBODY, NOBODY)
 
 
 def test_records_on_a_disk_that_is_read_only_are_not_called_damaged(tmp_path):

@@ -11,11 +11,7 @@ from mpbroker.errors import ConfigError
     ("overrides", "key", "why"),
     [
         (["queued.max.request.bytes=100"], "queued.max.request.bytes", "at least socket.request.max.bytes (104857600)"),
-        (
-            ["socket.request.max.bytes=2000000000"],
-            "mpbroker.arena.bytes.per.processor",
-            "at least socket.request.max.bytes",
-        ),
+        (["socket.request.max.bytes=2000000000"], "socket.request.max.bytes", "at most 267386880"),
         (
             ["socket.request.max.bytes=300000000", "mpbroker.arena.bytes.per.processor=400000000"],
             "socket.request.max.bytes",
@@ -56,7 +52,12 @@ from mpbroker.errors import ConfigError
         (["mpbroker.trace.dashcam.bytes=8388607"], "mpbroker.trace.dashcam.bytes", "0, or at least 8388608"),
         (["queued.max.request.bytes=1"], "queued.max.request.bytes", "at least socket.request.max.bytes (104857600)"),
         (["queued.max.request.bytes=104857599"], "queued.max.request.bytes", "at least socket.request.max.bytes"),
-        (["mpbroker.arena.bytes.per.processor=104857599"], "mpbroker.arena.bytes.per.processor", "(104857600)"),
+        (
+            ["mpbroker.arena.bytes.per.processor=104857599"],
+            "mpbroker.arena.bytes.per.processor",
+            "-1, or at least socket",
+        ),
+        (["mpbroker.arena.bytes.per.processor=0"], "mpbroker.arena.bytes.per.processor", "(104857600)"),
         (["fetch.max.bytes=267386881"], "fetch.max.bytes", "at most 267386880: one response holds no more"),
         (
             ["mpbroker.entries.per.processor=8193", "num.network.threads=16"],

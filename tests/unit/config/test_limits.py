@@ -15,6 +15,7 @@ def test_the_numbers():
         "COORDINATORS": 1,
         "MAX_ENTRIES": 131072,
         "DEFAULT_ENTRIES": 8192,
+        "PROCESSOR_ARENA_BYTES": 256 * MIB,
         "HANDLER_ARENA_BYTES": 256 * MIB,
         "MIN_HANDLER_ARENA_BYTES": 2 * MIB,
         "LARGEST_ANSWER_BYTES": 255 * MIB,

@@ -57,7 +57,7 @@ def test_a_directory_that_held_something_stays_as_it_is(tmp_path, name):
     _start(tmp_path, (*KNOWN, name))
     before = _names(tmp_path)
     made.undo()
-    assert _names(tmp_path) == before
+    assert _names(tmp_path) == [each for each in before if each != ".lock"]
 
 
 @pytest.mark.parametrize("name", ["t-0", "mine.txt"])
@@ -66,6 +66,20 @@ def test_what_a_start_does_not_make_keeps_everything(tmp_path, name):
     made = MadeByStart(str(path), str(path / "traces"))
     _start(path, (*KNOWN, name))
     before = _names(tmp_path)
+    made.undo()
+    assert _names(tmp_path) == [each for each in before if each != "d/.lock"]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_of_a_directory_that_held_something_only_a_lock_and_empty_traces_that_are_new_go(tmp_path, there):
+    (tmp_path / "mine.txt").write_text("x")
+    if there:
+        (tmp_path / ".lock").write_text("1")
+        (tmp_path / "traces").mkdir()
+    before = _names(tmp_path)
+    made = MadeByStart(str(tmp_path), str(tmp_path / "traces"))
+    (tmp_path / ".lock").write_text("2")
+    (tmp_path / "traces").mkdir(exist_ok=True)
     made.undo()
     assert _names(tmp_path) == before
 

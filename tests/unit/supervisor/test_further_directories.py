@@ -2,6 +2,7 @@
 somebody else's."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,54 @@ def test_a_copy_of_another_one_is_refused(paths, of_first):
     )
     further.close(False)
     assert not any(locked(path) for path in paths[:2])
+
+
+@pytest.mark.parametrize(
+    ("first", "metas", "says"),
+    [
+        (("cluster", "own"), [("cluster", 4, "a"), ("cluster", 4, "own")], "{1} has the directory.id of the first"),
+        (("cluster", "own"), [("cluster", 4, "a"), None, ("cluster", 4, "a")], "{2} has the directory.id of {0}"),
+        (("cluster", ""), [("cluster", 4, "a"), ("other", 4, "b")], "{1} belongs to cluster other, not to cluster"),
+        (("cluster", "own"), [("cluster", 4, "a"), ("cluster", 5, "b")], "{1} belongs to node 5, and node.id is 4"),
+        (None, [("any", 5, "b")], "{0} belongs to node 5, and node.id is 4"),
+        (("cluster", ""), [("cluster", 4, ""), ("cluster", 4, ""), None], ""),
+        (None, [("any", 4, "a"), ("other", 4, "b")], ""),
+    ],
+)
+def test_before_anything_is_touched_it_is_known_that_all_go_together(paths, first, metas, says):
+    for path, meta in zip(paths, metas, strict=False):
+        os.mkdir(path)
+        if meta:
+            data_dir.write_meta(path, MetaProperties(*meta))
+    before = {path: os.listdir(path) for path in paths if os.path.isdir(path)}
+    known = first and MetaProperties(first[0], 4, first[1])
+    if says:
+        with pytest.raises(ConfigError, match=re.escape(says.format(*paths))):
+            FurtherDirectories(paths).check(4, known)
+    else:
+        FurtherDirectories(paths).check(4, known)
+    assert {path: os.listdir(path) for path in paths if os.path.isdir(path)} == before
+
+
+def test_one_that_cannot_be_looked_into_is_not_asked_for_its_identity(paths, monkeypatch):
+    def refuse(path):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(further_directories, "check", refuse)
+    monkeypatch.setattr(further_directories.data_dir, "identity", lambda *_: pytest.fail("asked"))
+    FurtherDirectories(paths).check(4, None)
+
+
+def test_of_one_that_another_broker_has_nothing_is_taken_away(paths):
+    """Made by that one meanwhile: its lock is not ours."""
+    further = FurtherDirectories(paths[:1])
+    os.mkdir(paths[0])
+    theirs = data_dir.lock(paths[0])
+    with pytest.raises(DataDirectoryInUse):
+        further.take(4, "cluster", "x")
+    further.close(False)
+    assert os.listdir(paths[0]) == [".lock"]
+    theirs.close()
 
 
 @pytest.mark.parametrize(("name", "says"), [(STORE_FILE, "has a metadata store"), ("t-0", "but no meta.properties")])

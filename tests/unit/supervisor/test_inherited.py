@@ -223,7 +223,7 @@ def vars_of(settings):
         "reserved_handlers", "queued_max_requests", "mpbroker_max_topics", "mpbroker_max_partitions",
         "mpbroker_max_producers", "mpbroker_max_groups", "mpbroker_max_group_members",
         "max_incremental_fetch_session_cache_slots", "mpbroker_fetch_session_memory_bytes", "cluster_store",
-        "mpbroker_arena_bytes_per_processor", "mpbroker_answer_memory_bytes",
+        "mpbroker_arena_bytes_per_processor", "mpbroker_answer_memory_bytes", "socket_request_max_bytes",
     )  # fmt: skip
     return {name: getattr(settings, name) for name in names}
 

@@ -31,6 +31,35 @@ def test_memory_for_the_answers_of_a_handler(monkeypatch, given, machine_mib, ha
 
 
 @pytest.mark.parametrize(
+    ("given", "machine_mib", "processors", "found_bytes"),
+    [
+        (-1, 64_000, 2, 256 * MIB),  # at most
+        (-1, 800, 2, 100 * MIB),  # a quarter of the container's for both
+        (-1, 1000, 2, 125 * MIB),
+        (-1, 220, 2, 100 * MIB),  # at least: the largest request that is allowed
+        (300 * MIB, 220, 2, 300 * MIB),
+        (128 * MIB, 64_000, 1, 128 * MIB),
+    ],
+)
+def test_memory_for_the_requests_of_a_processor(monkeypatch, given, machine_mib, processors, found_bytes):
+    monkeypatch.setattr(shared_state, "available_memory_bytes", lambda: machine_mib * MIB)
+    config = load_broker_config(overrides=[f"mpbroker.arena.bytes.per.processor={given}"], environ={}, cores=2)
+    assert shared_state.request_bytes_of_processor(config, processors) == found_bytes
+
+
+def test_a_request_of_the_largest_size_fits_into_whole_pages(monkeypatch):
+    monkeypatch.setattr(shared_state, "available_memory_bytes", lambda: 64 * MIB)
+    config = load_broker_config(overrides=["socket.request.max.bytes=20000001"], environ={}, cores=2)
+    assert shared_state.request_bytes_of_processor(config, 2) == 4883 * 4096
+
+
+def test_requests_may_be_larger_than_what_a_processor_gets_by_default(monkeypatch):
+    monkeypatch.setattr(shared_state, "available_memory_bytes", lambda: 64_000 * MIB)
+    config = load_broker_config(overrides=[f"socket.request.max.bytes={255 * MIB}"], environ={}, cores=2)
+    assert shared_state.request_bytes_of_processor(config, 200) == 320 * MIB - 65 * MIB
+
+
+@pytest.mark.parametrize(
     ("processors", "given", "entries", "most_processors"),
     [
         (1, [], 8192, 15),

@@ -62,11 +62,13 @@ class World:
         monkeypatch.setattr(startup.data_dir, "holder", lambda where: holder)
         monkeypatch.setattr(startup.data_dir, "create", lambda *how: note("create", *how))
         monkeypatch.setattr(startup.data_dir_check, "check", lambda *how: note("check", *how))
+        monkeypatch.setattr(startup.data_dir_check, "check_trace_dir", lambda *how: note("check traces", *how))
         monkeypatch.setattr(startup, "_lock", lambda where: note("lock", where) or lock)
         monkeypatch.setattr(startup, "_identity", lambda config: note("identity") or meta)
         made = SimpleNamespace(undo=lambda: note("undo"), remove_empty=lambda: note("remove empty"))
         monkeypatch.setattr(startup, "MadeByStart", lambda *how: note("before", *how) or made)
         further = SimpleNamespace(
+            check=lambda *how: note("check others", *how),
             take=lambda *how: note("take", *how) or (LogDirectory("/second", "e"),),
             lock_fds=(8, 9),
             close=lambda served: note("further closed", served),
@@ -96,6 +98,8 @@ def test_a_start_checks_then_makes_then_locks(monkeypatch, tmp_path, traced, ser
         ("before", first, f"{tmp_path}/t"),
         ("others", f"{tmp_path}/second"),
         ("check", first, None, world.config.data_dirs[1:]),
+        ("check others", world.config.node_id, None),
+        *([("check traces", f"{tmp_path}/t")] if traced else []),
         ("create", first),
         ("lock", first),
         *traces,
