@@ -90,7 +90,7 @@ def _check_rights(path: str) -> None:
     _require(path, path, _ALL, KEY)
     for name, rights in _RIGHTS.items():
         _require(path, os.path.join(path, name), rights, KEY)
-    for name in sorted(disk.names(path)):
+    for name in disk.directories(path, links=True):
         if partition_directory.parse_name(name):
             _require(path, os.path.join(path, name), _ALL, KEY)
 

@@ -269,15 +269,26 @@ READ_ONLY = "is on a read-only file system: mount it for writing"
         (".lock", os.X_OK, 0, None),
         (STORE_FILE, os.X_OK, 0, None),
         ("another", os.W_OK, 0, None),
+        (data_dir.META_FILE, os.R_OK, 0, DENIED),
+        ("meta.properties", os.W_OK, 0, None),
+        ("replication-offset-checkpoint", os.R_OK, 0, DENIED),
+        ("t-0", os.W_OK, 0, DENIED),
+        ("t-0", os.X_OK, 0, DENIED),
+        ("folder", os.W_OK, 0, None),
+        ("file-1", os.X_OK, 0, None),
+        ("file-1", os.R_OK | os.W_OK, 0, None),
     ],
 )
 def test_where_this_user_may_not_write_nothing_is_called_damaged(tmp_path, monkeypatch, where, right, flags, said):
     """One right is missing at one place. Root, as which tests run, has them all."""
-    for name in (".lock", STORE_FILE, "another"):
+    for name in (".lock", STORE_FILE, "another", "replication-offset-checkpoint", "file-1"):
         (tmp_path / name).touch(0o700)
+    (tmp_path / "folder").mkdir()
     tmp_path.chmod(0o700)
     partition(tmp_path, "t-0")
     data_dir.write_meta(str(tmp_path), data_dir.MetaProperties(node_id=1, cluster_id="c", directory_id="d"))
+    (tmp_path / data_dir.META_FILE).chmod(0o700)
+    (tmp_path / "t-0").chmod(0o700)
     place, peeked = str(tmp_path / where) if where else str(tmp_path), []
 
     def access(path, asked, *, effective_ids):
