@@ -13,6 +13,7 @@ from mpbroker.config.limits import (
     DEFAULT_ENTRIES,
     LARGEST_ANSWER_BYTES,
     LEAST_DASHCAM_BYTES,
+    LEAST_PROCESSOR_ARENA_BYTES,
     MAX_ENTRIES,
     MAX_HANDLERS,
     MAX_PROCESSORS,
@@ -89,11 +90,11 @@ def _request_memory(config: BrokerConfig) -> Iterator[ConfigError]:
             config.queued_max_request_bytes,
             f"-1, or at least socket.request.max.bytes ({largest})",
         )
-    if 0 <= config.mpbroker_arena_bytes_per_processor < largest:
+    if 0 <= config.mpbroker_arena_bytes_per_processor < max(largest, LEAST_PROCESSOR_ARENA_BYTES):
         yield ConfigError(
             "mpbroker.arena.bytes.per.processor",
             config.mpbroker_arena_bytes_per_processor,
-            f"-1, or at least socket.request.max.bytes ({largest})",
+            f"-1, or at least socket.request.max.bytes ({largest}) and {LEAST_PROCESSOR_ARENA_BYTES}",
         )
     for name, size in (("socket.request.max.bytes", largest), ("fetch.max.bytes", config.fetch_max_bytes)):
         if size > LARGEST_ANSWER_BYTES:  # what could be written could never be read back

@@ -7,6 +7,7 @@ COORDINATORS = 1
 MAX_ENTRIES = 2**17  # an entry's index has 17 bits in a hint
 DEFAULT_ENTRIES = 8192  # of a processor; fewer where there are many processors
 PROCESSOR_ARENA_BYTES = 256 << 20  # address space for received requests of one processor, unless set
+LEAST_PROCESSOR_ARENA_BYTES = 1 << 20
 HANDLER_ARENA_BYTES = 256 << 20  # memory for answers of one request handler, at most
 MIN_HANDLER_ARENA_BYTES = 2 << 20  # and at least: a batch of the default message.max.bytes, and the fields around it
 LARGEST_ANSWER_BYTES = HANDLER_ARENA_BYTES - (1 << 20)  # records of one; the rest is for the fields around them

@@ -58,6 +58,11 @@ from mpbroker.errors import ConfigError
             "-1, or at least socket",
         ),
         (["mpbroker.arena.bytes.per.processor=0"], "mpbroker.arena.bytes.per.processor", "(104857600)"),
+        (
+            ["socket.request.max.bytes=1", "mpbroker.arena.bytes.per.processor=1048575"],
+            "mpbroker.arena.bytes.per.processor",
+            "(1) and 1048576",
+        ),
         (["fetch.max.bytes=267386881"], "fetch.max.bytes", "at most 267386880: one response holds no more"),
         (
             ["mpbroker.entries.per.processor=8193", "num.network.threads=16"],
@@ -155,6 +160,7 @@ def test_broken_rules(configure, overrides, key, why):
         ["listener.name.plaintext.max.connections=1"],
         ["socket.request.max.bytes=267386880", "fetch.max.bytes=267386880"],
         ["socket.request.max.bytes=267386880", "mpbroker.arena.bytes.per.processor=267386880"],
+        ["socket.request.max.bytes=1", "mpbroker.arena.bytes.per.processor=1048576"],
         ["num.io.threads=4", "mpbroker.answer.memory.bytes=10485760"],
         ["mpbroker.answer.memory.bytes=-1"],
         ["mpbroker.trace.dashcam.bytes=0"],

@@ -16,6 +16,7 @@ def test_the_numbers():
         "MAX_ENTRIES": 131072,
         "DEFAULT_ENTRIES": 8192,
         "PROCESSOR_ARENA_BYTES": 256 * MIB,
+        "LEAST_PROCESSOR_ARENA_BYTES": MIB,
         "HANDLER_ARENA_BYTES": 256 * MIB,
         "MIN_HANDLER_ARENA_BYTES": 2 * MIB,
         "LARGEST_ANSWER_BYTES": 255 * MIB,
