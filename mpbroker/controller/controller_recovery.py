@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Final
 
 from mpbroker.config.topic_config import TopicSettings
-from mpbroker.controller import adoptable
 from mpbroker.controller.controller_context import ControllerContext, TopicState
 from mpbroker.controller.controller_store import ControllerStore
 from mpbroker.controller.partition_logs import Home, PartitionLogs, names_of
@@ -234,4 +233,6 @@ def _remedy(home: Home, found: FoundDirectory) -> str:
     """What to do with a directory that belongs to no topic."""
     if found.topic == CLUSTER_METADATA_TOPIC:
         return _KAFKAS
+    from mpbroker.controller import adoptable  # only here: where there is one
+
     return _ADOPT if adoptable.is_partition(home.path, found) else _NO_LOG

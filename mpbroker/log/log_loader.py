@@ -23,8 +23,7 @@ from mpbroker.log.checkpoint_file import (
     parse_checkpoint,
 )
 from mpbroker.log.leader_epochs import read_epochs
-from mpbroker.log.log_recovery import LogMissing, LogRecovery, RecoveredLog
-from mpbroker.log.no_files import NotAFile
+from mpbroker.log.log_recovery import LogMissing, LogRecovery, NotAFile, RecoveredLog
 from mpbroker.log.partition_directory import EPOCH_FILE, METADATA_FILE, complete, id_text, read_topic_id
 from mpbroker.log.recent_producers import ProducerRow, producer_rows, recent_batches, transaction_rows
 from mpbroker.shm.clock import Clock

@@ -25,8 +25,6 @@ from msgspec import Struct, field
 from mpbroker._native import scan_segment
 from mpbroker.log import disk
 from mpbroker.log.deletion import is_given_up
-from mpbroker.log.kafka_swap import finish_kafka_swaps
-from mpbroker.log.no_files import NotAFile, in_the_way, named_like_ours
 from mpbroker.log.partition_directory import EPOCH_FILE, METADATA_FILE
 from mpbroker.log.producer_replay import ProducerReplay
 from mpbroker.log.producer_snapshot import SUFFIX as SNAPSHOT
@@ -44,6 +42,10 @@ _HALF_WRITTEN: Final = re.compile(rf"\d{{20}}(?:{SNAPSHOT}|{TXN_INDEX})\.tmp|(?:
 
 class LogMissing(OSError):
     """The files of a log that was written and synced are not there. Nothing was made in their place."""
+
+
+class NotAFile(OSError):
+    """A file of the log has to be where something else is. Nothing was changed."""
 
 
 class RecoveredLog(Struct):
@@ -102,6 +104,10 @@ class LogRecovery:
         if others:
             self._look_at(others, names)
         if not _all_ordinary(names):
+            from mpbroker.log.kafka_swap import (
+                finish_kafka_swaps,  # only here, as with _look_at's: a start seldom needs it
+            )
+
             finish_swaps(self.directory)
             self._cut += finish_kafka_swaps(self.directory)
             self._put_away_leftovers()
@@ -149,6 +155,8 @@ class LogRecovery:
 
     def _look_at(self, others: list[str], names: list[str]) -> None:
         """What is no file is nobody's segment; NotAFile, where one has to be. Before anything is changed."""
+        from mpbroker.log.no_files import in_the_way, named_like_ours
+
         obstacle = in_the_way(others, _bases(names), self._log_start, self._segments.next_offset)
         if obstacle is not None:
             raise NotAFile(

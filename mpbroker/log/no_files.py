@@ -20,10 +20,6 @@ _LIKE_OURS: Final = re.compile(
 )
 
 
-class NotAFile(OSError):
-    """A file of the log has to be where something else is. Nothing was changed."""
-
-
 def named_like_ours(others: Sequence[str]) -> list[str]:
     """Those that anybody would take for files of the log."""
     return sorted(name for name in others if _LIKE_OURS.fullmatch(name))

@@ -10,8 +10,8 @@ import contextlib
 import os
 import re
 import time
+from _thread import RLock  # as threading has it, which costs each start two milliseconds, and each process pages
 from collections import deque
-from threading import RLock
 from typing import Any, Final
 
 from mpbroker.metrics.line_limits import LineLimits

@@ -312,6 +312,10 @@ class SharedState:
         """Requests by the slot of the handler that executes or has parked them."""
         return Counter(owner for _, _, state, owner in self._memory.core.entry_states() if state == CLAIMED)
 
+    def oldest_beat_ns(self, slots: Iterable[int]) -> int:
+        """When the one of these processes that has been silent for longest beat last, by CLOCK_MONOTONIC."""
+        return min((self._rows[slot].heartbeat_ns for slot in slots), default=0)
+
     def process_state(self, slot: int) -> ProcessState:
         """State of a slot."""
         return ProcessState(self._rows[slot].state)

@@ -101,7 +101,7 @@ class Supervisor:
         self._staffing = Staffing(self._workers, shared.room)
         self._epoll = select.epoll()
         self._probes = Probes(self._epoll, shared.listening.all)
-        self._health = HealthWatch(shared.page_name, shared.held_requests, self._log)
+        self._health = HealthWatch(shared.page_name, shared.held_requests, self._log, self._oldest_beat_ns)
         self._started_stages = 0
         self._ready = False
         self._late_forked = False
@@ -186,6 +186,9 @@ class Supervisor:
         if self._health.look():
             self._note_what_is_over()
         return False
+
+    def _oldest_beat_ns(self) -> int:
+        return self._shared.oldest_beat_ns(worker.plan.slot for worker in self._workers.alive())
 
     def _note_what_is_over(self) -> None:
         """Once a second: which slots have settled, whether resets are long ago."""

@@ -4,8 +4,7 @@ import os
 
 import pytest
 
-from mpbroker.log.log_recovery import LogMissing
-from mpbroker.log.no_files import NotAFile
+from mpbroker.log.log_recovery import LogMissing, NotAFile
 from mpbroker.log.producer_snapshot import ProducerEntry, snapshot_path, write_snapshot
 from mpbroker.log.segment_recovery import SegmentRecovery
 from mpbroker.log.set_aside import free_name, keep_tail, set_aside

@@ -6,7 +6,7 @@ import pytest
 
 from mpbroker.shm.process_table import BrokerState
 from mpbroker.supervisor import health, health_watch
-from mpbroker.supervisor.health import HUNG, SILENT, Finding
+from mpbroker.supervisor.health import HUNG, SILENT, SILENT_NS, Finding
 from mpbroker.supervisor.health_watch import LOOK_EVERY_NS, HealthWatch
 from mpbroker.supervisor.process_types import SUPERVISOR_SLOT
 from tests.harness.controller_world import Lines
@@ -25,6 +25,31 @@ def world(monkeypatch):
         assert watch.look() and not watch.look(), "once a second"
 
     return look, lines
+
+
+@pytest.mark.parametrize(("age_ns", "looked"), [(0, 0), (SILENT_NS - 1, 0), (SILENT_NS, 1), (3 * SILENT_NS, 1)])
+def test_while_all_processes_beat_nothing_more_is_read(monkeypatch, age_ns, looked):
+    monkeypatch.setattr(health_watch.time, "monotonic_ns", lambda: now_ns)
+    now_ns, looks = 0, []
+    watch = HealthWatch("/no-page", dict, Lines(), lambda: now_ns - age_ns)
+    watch._find = lambda when_ns: looks.append(when_ns) or {}
+    now_ns = 100 * LOOK_EVERY_NS
+    assert watch.look() and len(looks) == looked
+
+
+def test_what_was_said_is_over_once_all_beat_again(monkeypatch):
+    monkeypatch.setattr(health_watch.time, "monotonic_ns", lambda: now_ns)
+    now_ns, beat_ns, lines = 20 * LOOK_EVERY_NS, 5, Lines()
+    watch = HealthWatch("/no-page", dict, lines, lambda: beat_ns)
+    watch._find = lambda when_ns: {48: _finding()}
+    watch._due_ns = now_ns
+    watch.look()
+    now_ns += LOOK_EVERY_NS
+    watch.look()
+    assert _said(lines) == ["process_hung"]
+    beat_ns, now_ns = 21 * LOOK_EVERY_NS, 22 * LOOK_EVERY_NS
+    watch.look()
+    assert _said(lines) == ["process_hung", "process_no_longer_hung"]
 
 
 def _finding(level=HUNG, since_ns=5, slot=48):

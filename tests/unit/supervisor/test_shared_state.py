@@ -49,6 +49,13 @@ def test_a_death_is_counted_and_nothing_of_it_is_shown_as_going_on(shared):
     assert (row.wait, row.connections, row.state) == (WaitName.NONE, 0, ProcessState.DEAD)
 
 
+def test_the_oldest_beat_is_that_of_those_who_are_asked_for(shared):
+    for slot, beat_ns in ((PLAN.slot, 30), (PLAN.slot + 1, 20), (PLAN.slot + 2, 10)):
+        shared._rows[slot].heartbeat_ns = beat_ns
+    assert shared.oldest_beat_ns([PLAN.slot, PLAN.slot + 1]) == 20
+    assert shared.oldest_beat_ns(iter([PLAN.slot + 2, PLAN.slot])) == 10 and shared.oldest_beat_ns([]) == 0
+
+
 def test_who_left_for_good_is_not_shown(shared):
     row = shared._rows[PLAN.slot]
     row.begin(4711, PLAN.type.number, 1, 0)

@@ -27,7 +27,8 @@ def test_before_its_first_step_nothing_has_happened(world, monkeypatch):
     monkeypatch.setattr(supervisor, "HealthWatch", lambda *how: made.append(how) or "health")
     world.shared.page_name = "/page"
     fresh = Supervisor(world.config, world.shared, "/ready", None)
-    assert made == [(fresh._epoll, LISTENERS), ("/page", world.shared.held_requests, fresh._log)]
+    health = ("/page", world.shared.held_requests, fresh._log, fresh._oldest_beat_ns)
+    assert made == [(fresh._epoll, LISTENERS), health]
     assert (fresh._probes, fresh._health, fresh._ready_file) == ("probes", "health", "/ready")
     fresh._epoll.close()
     assert (fresh.ready, fresh._resetting, fresh._late_forked, fresh._started_stages) == (False, False, False, 0)
@@ -147,3 +148,11 @@ def test_it_rebuilds_four_times_in_a_minute_and_not_a_fifth_time(world, resets, 
         world.broker._reset()
         world.now_s += 14.0
     assert ("too_many_resets" in world.events()) is gives_up and supervisor.RESET_WINDOW_S == 60.0
+
+
+def test_how_long_somebody_is_silent_is_asked_of_all_that_live(world):
+    world.started()
+    world.shared.oldest_beat_ns = set
+    all_slots = {worker.plan.slot for worker in world.all if worker.pid}
+    world._reap(world.of("acceptor"))
+    assert world.broker._oldest_beat_ns() == all_slots - {world.of("acceptor").plan.slot} and len(all_slots) > 5
