@@ -58,7 +58,7 @@ PROCESS_TYPES: tuple[ProcessType, ...] = (
 )
 START_STAGES = 1
 LATE_STAGE = START_STAGES
-"""Of those that no client waits for: forked when every listener has answered."""
+"""Of those that no client waits for: forked when every listener has answered, and that is said."""
 STOP_STAGES = 4
 
 

@@ -180,9 +180,9 @@ class Supervisor:
             self._start_step()
         self._fork(self._workers.due())
         if not self._late_forked and self._started_stages > START_STAGES and self._probes.step():
-            self._fork_late()
             if not self._ready:
                 self._announce()
+            self._fork_late()
         if self._health.look():
             self._note_what_is_over()
         return False
@@ -216,9 +216,11 @@ class Supervisor:
 
     def _fork_late(self) -> None:
         """Those that no client waits for; until the log keeper and the tracer run, it is as after a death of them."""
-        self._late_forked = True
-        self._import(late=True)
-        self._fork(self._of_stage(LATE_STAGE))
+        if not self._late_forked:
+            self._late_forked = True
+            self._import(late=True)
+            self._fork(self._of_stage(LATE_STAGE))
+            release_library_pages()
 
     def _of_stage(self, stage: int) -> list[Worker]:
         """The controller first: for it the others wait."""
@@ -273,7 +275,6 @@ class Supervisor:
     def _announce(self) -> None:
         """Every listener has answered: the one line on stdout, and the ready file."""
         self._ready = True
-        release_library_pages()
         told = (self._config.node_id, os.getpid(), self._config.data_dir, self._shared.listening.present)
         if self._ready_file:
             write_atomically(self._ready_file, ready_document(*told, self._shared.admin_url))
@@ -423,7 +424,7 @@ class Supervisor:
             self._exit_code = EXIT_FAILED
         self._log.info("stopped", exit_code=self._exit_code)
 
-    # ---- SIGHUP
+    # ---- SIGHUP, and settings changed through the protocol
 
     def _reload(self) -> None:
         if self._read_config is None or self._stopping is not None:
@@ -431,8 +432,6 @@ class Supervisor:
         config = reload.read_again(self._config, self._read_config, self._log)
         if config is not None:
             self._use_config(config)
-
-    # ---- settings changed through the protocol
 
     def _take_stored_settings(self) -> None:
         """The controller has stored dynamic settings, or says again which ones it has."""

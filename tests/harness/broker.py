@@ -22,9 +22,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mpbroker.errors import MpbrokerError
+from mpbroker.shm.page_view import PageView
+from mpbroker.shm.process_table import ProcessState
+from mpbroker.supervisor.process_types import process_type
+
 START_TIMEOUT_S = 30
+LATE_TIMEOUT_S = 5
 STOP_TIMEOUT_S = 40  # the broker gives itself 30 to sync its logs
 SHM = Path("/dev/shm")
+LOG_KEEPER, RUNNING = process_type("log-keeper").number, ProcessState.RUNNING
 
 _running: set[Broker] = set()
 
@@ -142,7 +149,20 @@ class Broker:
         self.ready_line = received.decode()
         self.ready = json.loads(self.ready_file.read_text())
         self.names = json.loads((self.data_dir / ".mpbroker-status.json").read_text())["names"]
+        self._await_processes()
         return self
+
+    def _await_processes(self) -> None:
+        """Those that no client waits for are forked after the ready line; a test may kill or count them. One that
+        cannot run is for the test to see."""
+        deadline = time.monotonic() + LATE_TIMEOUT_S
+        name = next(name for name in self.names if name.endswith("-page"))
+        with contextlib.suppress(MpbrokerError), contextlib.closing(PageView(name)) as page:
+            while time.monotonic() < deadline:
+                rows = page.processes()
+                if any(row.role == LOG_KEEPER for row in rows) and all(row.state is RUNNING for row in rows):
+                    return
+                time.sleep(0.002)
 
     def spawn(self) -> subprocess.Popen[bytes]:
         """Start it without waiting for anything."""

@@ -85,14 +85,15 @@ def test_each_process_logs_under_its_name_with_the_settings_of_the_broker(world,
 
 @pytest.mark.parametrize("wanted", [True, False])
 def test_when_all_answer_it_is_told_in_the_file_before_the_line(world, monkeypatch, tmp_path, wanted):
-    """Whoever waits for the line may read the file; and pages that only the start needed are given back."""
+    """Whoever waits for the line may read the file; nobody waits for what no client waits for. Pages that only the
+    start needed are given back at its end."""
     path, seen = tmp_path / "ready.json", []
     monkeypatch.setattr(supervisor, "release_library_pages", lambda: seen.append("released"))
     monkeypatch.setattr(supervisor, "write_ready_line", lambda line: seen.append(path.exists()))
     world.broker._ready_file = str(path) if wanted else None
     world.shared.admin_url = "http://127.0.0.1:7"
     world.started()
-    assert seen == ["released", wanted]
+    assert seen == [wanted, "released"]
     if wanted:
         said = json.loads(path.read_text())
         assert (said["node_id"], said["admin"]) == (world.config.node_id, "http://127.0.0.1:7")
