@@ -11,11 +11,17 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tests.clients.build import DIRECTORY, is_built
 from tests.harness.transaction_chain import PARTITIONS, copied
 
+MOVED: Final = {
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+}
+MOVED_S: Final = 30
 _JAVA: Final = ("java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp")
 #: Chain → the program it needs, what starts it, and words behind the seed. Java 3.9 speaks version 1 of transactions
 #: and the classic protocol of groups, Java 4 version 2 and the next-generation protocol.
@@ -129,9 +135,18 @@ def disagreements(bootstrap: str, source: str, chain: ChainProgram, outcomes: di
 
 
 def committed_offsets(bootstrap: str, group: str, source: str) -> dict[int, int]:
-    """How far a group is in the source; a transaction that is not decided yet is waited for."""
+    """How far a group is in the source; a transaction that is not decided yet is waited for. While a coordinator moves,
+    librdkafka hands its answer on, and is asked again."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
     asked = [TopicPartition(source, number) for number in range(PARTITIONS)]
-    found = {one.partition: max(one.offset, 0) for one in consumer.committed(asked, 20)}
-    consumer.close()
-    return found
+    deadline = time.monotonic() + MOVED_S
+    while True:
+        try:
+            found = {one.partition: max(one.offset, 0) for one in consumer.committed(asked, 20)}
+        except KafkaException as error:
+            if error.args[0].code() not in MOVED or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            consumer.close()
+            return found
