@@ -85,7 +85,7 @@ class Build:
     def check(self) -> None:
         """It runs its own native module, and no other build's."""
         maps = "".join(Path(f"/proc/{pid}/maps").read_text() for pid in tree(self.pid))
-        mapped = {line.split()[-1] for line in maps.splitlines() if "/_native." in line}
+        mapped = {line.split()[-1] for line in maps.splitlines() if "/mpbroker/_native." in line}
         if not mapped or any(not path.startswith(self.prefix) for path in mapped):
             raise SystemExit(f"{self.name}: it runs {', '.join(sorted(mapped)) or 'no native module'}")
 
