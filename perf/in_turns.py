@@ -23,6 +23,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -36,6 +37,7 @@ from tests.harness.raw_records import create_by_metadata
 
 TOPIC = "bench"
 RUN_S, AFTER_S, IDLE_S = 0.7, 0.3, 2.5
+START_S = 30.0
 IDLE_STARTS = 3
 """Of the starts: how many are followed by a look at the memory."""
 READY = re.compile(r"mpbroker ready .*PLAINTEXT://127\.0\.0\.1:(\d+)")
@@ -73,7 +75,10 @@ class Build:
             env=environment,
         )
         assert self._process.stdout is not None
+        patience = threading.Timer(START_S, self._process.kill)
+        patience.start()
         found = next(filter(None, map(READY.search, self._process.stdout)), None)
+        patience.cancel()
         if found is None:
             raise SystemExit(f"{self.name}: the broker did not start")
         self.port = int(found[1])
@@ -189,6 +194,8 @@ def main() -> int:
     parser.add_argument("--starts", type=int, default=15, help="of each build, at least 1")
     parser.add_argument("--json", metavar="FILE", help="write everything there")
     arguments = parser.parse_args()
+    if not all("=" in each for each in arguments.builds):
+        parser.error("builds are given as NAME=PYTHON")
     builds = [Build(name, python) for name, _, python in (each.partition("=") for each in arguments.builds)]
     try:
         idle = starts(builds, arguments.starts)

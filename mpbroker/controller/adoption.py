@@ -24,6 +24,7 @@ from mpbroker.log.clean_shutdown import remove_marker
 from mpbroker.log.disk import sync_directory
 from mpbroker.log.open_transactions import open_transactions
 from mpbroker.log.partition_directory import STRAY_SUFFIX, FoundDirectory
+from mpbroker.log.unusable import unusable
 from mpbroker.metadata.keys import Keys
 from mpbroker.metadata.sqlite_store import SqliteStore
 from mpbroker.metadata.store_peek import STORE_FILE, UnreadableStore, peek
@@ -98,14 +99,21 @@ def adopt(
 def check(paths: Sequence[str]) -> None:
     """ConfigError if nothing in them is ours or Kafka's: a store written there would be the only thing in it."""
     for path in paths:
-        if any(os.path.lexists(os.path.join(path, name)) for name in (STORE_FILE, data_dir.META_FILE)):
-            return
-        if any(adoptable.is_partition(path, each) for each in partition_directory.find_all(path)):
-            return
-        if any(_strays_in(path)):
-            return
+        try:
+            if _is_anything_ours(path):
+                return
+        except OSError as error:
+            raise unusable(path, error) from None
     problem = f"{', '.join(paths)}: no topic's directory is there, and no broker's {data_dir.META_FILE} or {STORE_FILE}"
     raise ConfigError("D", paths[0], problem=f"{problem}. Nothing was changed")
+
+
+def _is_anything_ours(path: str) -> bool:
+    return (
+        any(os.path.lexists(os.path.join(path, name)) for name in (STORE_FILE, data_dir.META_FILE))
+        or any(adoptable.is_partition(path, each) for each in partition_directory.find_all(path))
+        or any(_strays_in(path))
+    )
 
 
 def _strays_in(home: str) -> Iterator[FoundDirectory]:

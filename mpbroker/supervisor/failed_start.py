@@ -1,7 +1,8 @@
 """A start that fails leaves nothing behind that it made; supervisor only.
 
 Only a directory that was empty, or was not there, is tidied, and only as long as everything in it is a file that a
-start writes before it serves: a partition's directory, or a file that nobody knows, and all stays as it is.
+start writes before it serves: a partition's directory, or a file that nobody knows, and all stays as it is, but for a
+lock file and an empty trace directory that this start made.
 """
 
 import contextlib
@@ -37,7 +38,7 @@ class MadeByStart:
             if self._was_empty and self._all_known():
                 self._remove()
             else:
-                self._remove_empty_files()
+                self._remove_lock_and_traces()
         self.remove_empty()
 
     def remove_empty(self) -> None:
@@ -52,7 +53,7 @@ class MadeByStart:
             name in (data_dir.LOCK_FILE, traces) or name.startswith(_BEGINNINGS) for name in os.listdir(self._path)
         )
 
-    def _remove_empty_files(self) -> None:
+    def _remove_lock_and_traces(self) -> None:
         """What says nothing of what is in the directory."""
         if not self._had_lock:
             os.unlink(os.path.join(self._path, data_dir.LOCK_FILE))

@@ -29,7 +29,7 @@ class HealthWatch:
         page_name: str,
         held: Callable[[], Mapping[int, int]],
         log: EventLog,
-        oldest_beat_ns: Callable[[], int] = lambda: -NEVER_NS,
+        oldest_beat_ns: Callable[[], int],
     ) -> None:
         self._page_name = page_name
         self._oldest_beat_ns = oldest_beat_ns  # of all processes that run

@@ -1,6 +1,7 @@
 """Builds in turns: each is really the build that it is called."""
 
 import os
+import signal
 
 import pytest
 
@@ -48,3 +49,17 @@ def test_figures_compare_with_the_first_build():
     assert (b["cpu_us"], b["ratio"], b["of_pairs"]) == (6, 1.5, 1)
     assert (b["start_ms"], b["start_ms_least"], b["idle_pss_mib"]) == (6, 5, 40)
     assert table(found).splitlines()[2].split() == ["b", "6.00", "1.500", "1.000", "5", "6.0", "5.0", "40.0"]
+
+
+def test_a_broker_that_never_gets_ready_is_not_waited_for_without_end(tmp_path, monkeypatch):
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexec sleep 15\n")
+    python.chmod(0o700)
+    monkeypatch.setattr(in_turns, "START_S", 0.05)
+    build = Build("slow", str(python))
+    try:
+        with pytest.raises(SystemExit, match="slow: the broker did not start"):
+            build.start()
+        assert build._process.wait() == -signal.SIGKILL
+    finally:
+        build.stop()

@@ -12,12 +12,17 @@ from mpbroker.supervisor.process_types import SUPERVISOR_SLOT
 from tests.harness.controller_world import Lines
 
 
+def long_ago_ns():
+    """Of processes that beat last before the clock began: everything is looked at."""
+    return -(1 << 62)
+
+
 @pytest.fixture
 def world(monkeypatch):
     """(look, lines): `look(findings…)` a second later; what was logged."""
     lines, now = Lines(), [0]
     monkeypatch.setattr(health_watch.time, "monotonic_ns", lambda: now[0])
-    watch = HealthWatch("/no-page", dict, lines)
+    watch = HealthWatch("/no-page", dict, lines, long_ago_ns)
 
     def look(*findings):
         now[0] += LOOK_EVERY_NS
@@ -101,7 +106,7 @@ def test_an_episode_each(world):
 def test_a_page_that_somebody_removed_is_said_once(monkeypatch):
     lines, now = Lines(), [0]
     monkeypatch.setattr(health_watch.time, "monotonic_ns", lambda: now[0])
-    watch = HealthWatch("/mpbroker-no-such-page", dict, lines)
+    watch = HealthWatch("/mpbroker-no-such-page", dict, lines, long_ago_ns)
     for _ in range(3):
         now[0] += LOOK_EVERY_NS
         watch.look()
@@ -124,7 +129,7 @@ def test_the_first_look_is_a_second_after_the_start(monkeypatch):
     """The page is mapped then: after the first forks, each of which would have a copy of the mapping."""
     now, looks = [50], []
     monkeypatch.setattr(health_watch.time, "monotonic_ns", lambda: now[0])
-    watch = HealthWatch("/no-page", dict, Lines())
+    watch = HealthWatch("/no-page", dict, Lines(), long_ago_ns)
     watch._find = lambda now_ns: looks.append(now_ns) or {}
     for later, looked in ((0, False), (LOOK_EVERY_NS - 1, False), (1, True), (LOOK_EVERY_NS - 1, False), (1, True)):
         now[0] += later
@@ -137,6 +142,6 @@ def test_what_is_judged_knows_what_handlers_hold(monkeypatch):
     page = SimpleNamespace(state=BrokerState.RUNNING, processes=list, rings=list, reserved_handlers=3)
     monkeypatch.setattr(health_watch, "PageView", lambda name: seen.append(name) or page)
     monkeypatch.setattr(health_watch.health, "judge", lambda facts, now_ns: seen.append((facts, now_ns)) or [])
-    watch = HealthWatch("/page", held, Lines())
+    watch = HealthWatch("/page", held, Lines(), long_ago_ns)
     assert watch._find(7) == watch._find(8) == {} and seen[0] == "/page" and len(seen) == 3, "mapped once"
     assert seen[1] == (health.Facts(BrokerState.RUNNING, 7, [], [], 3, held), 7)

@@ -44,6 +44,23 @@ def test_the_locks_are_given_back(tmp_path):
         claimed(tmp_path / "first", tmp_path / "second")
 
 
+@pytest.mark.parametrize("of", ["node", "cluster"])
+def test_what_does_not_go_together_is_refused_before_the_lock_is_taken(tmp_path, of):
+    """Also what is written in the lock file stays: whose it was last."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    claimed(first, second)
+    for path in (first, second):
+        (path / ".lock").write_text("4711\n")
+    cluster = read_meta(str(first)).cluster_id
+    if of == "node":
+        write_meta(str(first), MetaProperties(cluster, 7, "d"))
+    else:
+        write_meta(str(second), MetaProperties("another", 0, "d"))
+    with pytest.raises(ConfigError, match=f"belongs to {of}"):
+        claimed(first, second)
+    assert [(path / ".lock").read_text() for path in (first, second)] == ["4711\n"] * 2
+
+
 class World:
     """Stands for the modules that a start goes through; `done` is their order, `fails` what raises."""
 

@@ -47,7 +47,7 @@ def test_only_what_two_looks_found_counts(monkeypatch):
     monkeypatch.setattr(health_watch.time, "monotonic_ns", lambda: now[0])
     monkeypatch.setattr(health_watch, "end_stopped_keepers", lambda *words: looks.append(words))
     lines = Lines()
-    watch = HealthWatch("/no-page", dict, lines)
+    watch = HealthWatch("/no-page", dict, lines, lambda: -(1 << 62))
     for since_ns in (1, 2, 2, 2):
         now[0] += health_watch.LOOK_EVERY_NS
         watch._find = lambda now_ns, since_ns=since_ns: {3: KEEPER._replace(since_ns=since_ns)}

@@ -63,8 +63,10 @@ def test_a_ready_line_that_cannot_be_written_ends_the_broker(world, monkeypatch)
         raise OSError("no reader")
 
     monkeypatch.setattr(supervisor, "write_ready_line", fail)
+    pids = world._next
     world.started()
     assert world.broker._exit_code == EXIT_FAILED and world.broker._stopping is not None
+    assert world._next - pids == len(world.all), "each is forked once: the last ones for the stop"
 
 
 @pytest.mark.parametrize("status", [0, CODE_1, CODE_2, KILLED])
