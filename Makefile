@@ -8,7 +8,7 @@ PY := $(VENV)/bin/python
 # With bytecode written, whatever the surroundings say: every process of a run would rewrite every test file anew.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check
-SLOW_PROCESSES ?= $(shell expr $$(nproc) + 2)
+SLOW_PROCESSES ?= $(shell expr $$(nproc) + 3)
 .PHONY: install run check unit test clients soak cluster-chaos fuzz filestates mutants bench docs clean
 install: $(VENV)/installed
 $(VENV)/installed: pyproject.toml $(wildcard native/*/*.[ch])
@@ -33,7 +33,7 @@ check: $(VENV)/check-tools
 SHARED := --dist loadscope --no-loadscope-reorder --max-worker-restart 0
 unit: install
 	$(PYTEST) -m 'not slow' -p no:benchmark --numprocesses auto $(SHARED) $(ARGS)
-# Many slow tests wait more than they work, so two more processes than there are cores; what belongs together, and what
+# Many slow tests wait more than they work, so three more processes than there are cores; what belongs together, and what
 # takes longest, stands in tests/harness/groups.py.
 test: unit
 	$(PYTEST) -m slow -p no:benchmark --numprocesses $(SLOW_PROCESSES) $(SHARED) $(ARGS)

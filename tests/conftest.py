@@ -17,7 +17,7 @@ import pytest
 from tests.harness import groups, kept_blocks
 from tests.harness.broker import wait_until
 from tests.harness.groups import CHILD_CAME_OUT
-from tests.harness.leftovers import left_names, left_processes
+from tests.harness.leftovers import left_names, left_processes, of_gone_tests, still_left
 from tests.tidy import source_tree
 
 _getpid = os.getpid  # a test may put another in its place
@@ -53,8 +53,15 @@ def nothing_is_left(tmp_path_factory):
         wait_until(lambda: not left_processes(base), "processes to end", 3.0)
     except AssertionError:
         pytest.fail(f"left running: {left_processes(base)}")
-    assert left_names(base) == [], "left in /dev/shm"
+    assert sorted({*still_left(), *left_names(base)}) == [], "left in /dev/shm"
     assert sorted(os.listdir(scratch)) == [], f"left in {scratch}"
+
+
+@pytest.fixture
+def tmp_path(tmp_path):
+    """pytest's own, which is removed when its test has passed: whose names in /dev/shm are whose can be told before."""
+    yield tmp_path
+    of_gone_tests.update(left_names(tmp_path))
 
 
 @pytest.fixture(scope="session")

@@ -171,9 +171,9 @@ def test_what_was_recorded_before_the_death_is_a_success_after_it(tmp_path):
 @pytest.mark.parametrize(
     ("flush", "seconds", "victims"),
     [
-        ("none", 20, ["coordinator"]),
-        ("commit", 10, ["coordinator"]),
-        ("commit", 15, ["coordinator", "handler", "log-keeper", "controller"]),  # clients keep their connections
+        ("none", 12, ["coordinator"]),
+        ("commit", 6, ["coordinator"]),
+        ("commit", 10, ["coordinator", "handler", "log-keeper", "controller"]),  # clients keep their connections
     ],
 )
 def test_deaths_at_random(tmp_path, flush, seconds, victims):

@@ -22,6 +22,7 @@ LONG = (
     "native address",
     "native plain",
     "tests/filestates/test_filestates.py",
+    "tests/chaos/test_coordinator_kills.py",
     "tests/conformance/test_group_outcomes.py",
     "tests/integration/test_traces_page.py",
     "tests/integration/test_lab.py",

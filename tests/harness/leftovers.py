@@ -13,6 +13,9 @@ import psutil
 from mpbroker.shm.segment import name_prefix
 from tests.harness.broker import SHM
 
+#: Names in /dev/shm that were there when their test ended: its directory, by which they are known as ours, is gone.
+of_gone_tests: set[str] = set()
+
 
 def left_processes(base: Path) -> list[str]:
     """Processes of the session that should be gone."""
@@ -44,6 +47,11 @@ def left_names(base: Path) -> list[str]:
         return []
     ours = {name_prefix(directory).lstrip("/") for directory in _directories(base)}
     return sorted(name for name in names if name.startswith(tuple(ours)) or f"-{os.getpid()}-" in name)
+
+
+def still_left() -> list[str]:
+    """Of the names in `of_gone_tests`, those that are there now."""
+    return sorted(name for name in of_gone_tests if (SHM / name).exists())
 
 
 def _directories(base: Path) -> list[str]:

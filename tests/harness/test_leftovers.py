@@ -7,7 +7,7 @@ import tempfile
 
 from mpbroker.shm.segment import page_name
 from tests.harness.broker import SHM
-from tests.harness.leftovers import left_names, left_processes
+from tests.harness.leftovers import left_names, left_processes, of_gone_tests, still_left
 
 
 def test_a_process_that_holds_a_file_or_descends_from_us_is_found(tmp_path):
@@ -38,6 +38,22 @@ def test_a_name_of_a_data_directory_below_is_found(tmp_path):
     finally:
         for name in names:
             (SHM / name).unlink()
+
+
+GONE: list = []
+
+
+def test_a_name_is_left(tmp_path):
+    GONE.extend([tmp_path, SHM / page_name(str(tmp_path), 1).lstrip("/")])
+    GONE[1].touch()
+
+
+def test_it_is_known_although_its_tests_directory_is_gone():
+    directory, name = GONE
+    assert name.name in of_gone_tests and name.name in still_left()
+    assert not directory.exists()
+    name.unlink()
+    assert name.name not in still_left()
 
 
 def test_temporary_files_go_where_the_session_looks(tmp_path_factory):

@@ -309,7 +309,7 @@ int main(int argc, char **argv)
         puts("append soak: NOT RUN under the thread sanitizer");
         return 0;
     }
-    double seconds = argc > 1 ? atof(argv[1]) : 4;
+    double seconds = argc > 1 ? atof(argv[1]) : 2;
     uint64_t random = argc > 2 ? strtoull(argv[2], NULL, 10) | 1 : (uint64_t)time(NULL) * 2 + 1, seed = random;
     fixture_open(&f);
     soak = shared_bytes(sizeof *soak);

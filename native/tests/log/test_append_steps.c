@@ -8,7 +8,7 @@
 #include "tests/log/log_film.h"
 #include "tests/stepping/stepper.h"
 
-enum { REAL_STEPS = 12000, SECOND_STEPS = 13000, SECOND_STILLS = 40 };
+enum { REAL_STEPS = 4000, SECOND_STEPS = 4000, SECOND_STILLS = 20 };
 
 static struct trial trial;
 static struct film *first_film, *second_film;

@@ -10,7 +10,7 @@
 #include "tests/log/log_film.h"
 #include "tests/stepping/stepper.h"
 
-enum { SECOND_FILMS = 3, SECOND_STILLS = 12, MOST_OUTCOMES = 14 };
+enum { SECOND_FILMS = 2, SECOND_STILLS = 8, MOST_OUTCOMES = 14 };
 
 struct pair {
     const char *name;

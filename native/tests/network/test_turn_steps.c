@@ -7,7 +7,7 @@
 #include "tests/stepping/stepper.h"
 #include "tests/network/turn_scenes.h"
 
-enum { REAL_STEPS = 12000, SECOND_FILMS = 2 };
+enum { REAL_STEPS = 4000, SECOND_FILMS = 2, SECOND_STILLS = 20 };
 
 static struct play play;
 static struct film *first_film, *second_film;
@@ -92,7 +92,7 @@ static void die_twice(const struct act *act, uint32_t still, bool all)
     film_operation(do_recovery_and_serve, (void *)(uintptr_t)act, second_film, &play.set);
     drama_close(&play.d);
     here.second_films++;
-    uint32_t stride = all || second_film->stills < 40 ? 1 : second_film->stills / 40 + 1;
+    uint32_t stride = all || second_film->stills < SECOND_STILLS ? 1 : second_film->stills / SECOND_STILLS + 1;
     for (uint32_t i = still % stride; i < second_film->stills; i += stride) {
         play.d.again = second_film->still[i].first;
         play_still(&play, second_film, i);

@@ -20,7 +20,7 @@
 #define KILLS_WORK 1
 #endif
 #ifdef __SANITIZE_ADDRESS__
-#define SAMPLE 12 /* every 12th */
+#define SAMPLE 36 /* every 36th */
 #else
 #define SAMPLE 1
 #endif
