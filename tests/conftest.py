@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness import groups, kept_blocks
+from tests.harness import groups, in_memory, kept_blocks
 from tests.harness.broker import wait_until
 from tests.harness.groups import CHILD_CAME_OUT
 from tests.harness.leftovers import left_names, left_processes, of_gone_tests, still_left
@@ -29,6 +29,13 @@ SLOW_ROOMS = ("chaos", "conformance", "fuzz", "integration", "unit/analysis/spar
 SLOW_PATHS = {TESTS / room for room in SLOW_ROOMS}
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a job in a script's background: what we start would inherit it,
     signal.signal(signal.SIGINT, signal.default_int_handler)  # and tests interrupt what they started
+
+
+def pytest_configure(config):
+    """The files of `make unit` lie in memory; with a TMPDIR, there."""
+    quick = config.option.markexpr == "not slow" and not config.option.basetemp and not hasattr(config, "workerinput")
+    if quick and "TMPDIR" not in os.environ and in_memory.has_room():
+        in_memory.begin(config)
 
 
 @pytest.hookimpl(tryfirst=True)

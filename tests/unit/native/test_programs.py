@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness import in_memory
+from tests.harness.broker import SHM
+
 pytestmark = pytest.mark.slow
 
-SHM = "/dev/shm"
-#: Those with the largest files take 60 MB.
-LEAST_ROOM_BYTES = 256 << 20
 NATIVE = Path(__file__).parents[3] / "native"
 SOURCES = {path.stem.removeprefix("test_"): path for path in sorted((NATIVE / "tests").glob("*/test_*.c"))}
 #: Races are among threads: of processes that share memory the sanitizer sees each alone, as the plain build does.
@@ -37,18 +37,11 @@ RUNS = [
 @pytest.fixture
 def files(tmp_path):
     """An empty directory, gone after the test: in memory, or `tmp_path` on a machine that has little room there."""
-    if not _has_room():
+    if not in_memory.has_room():
         yield tmp_path
         return
     with tempfile.TemporaryDirectory(prefix="mpb-programs-", dir=SHM) as directory:
         yield Path(directory)
-
-
-def _has_room():
-    try:
-        return os.access(SHM, os.W_OK) and shutil.disk_usage(SHM).free >= LEAST_ROOM_BYTES
-    except OSError:
-        return False
 
 
 @pytest.mark.timeout(600)
