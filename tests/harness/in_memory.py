@@ -1,5 +1,5 @@
-"""Files of tests that lie in memory: many small ones, made, synced and removed at once, on which a disk takes longer than
-the test itself (a fifth of `make unit`, most of it a search for inodes that were not given back just before).
+"""Files of tests that lie in memory: many small ones, made, synced and removed at once, on which a disk takes longer
+than the test itself (a fifth of `make unit`, most of it a search for inodes that were not given back just before).
 
 Only where there is room, and unless TMPDIR says where files belong.
 """
