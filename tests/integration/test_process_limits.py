@@ -129,5 +129,6 @@ def library_kib(pid: int, library: str) -> int:
 def test_the_supervisor_keeps_no_pages_of_libraries_that_only_its_workers_use(tmp_path):
     with Broker(tmp_path) as broker:
         assert library_kib(broker.pid, "libpython") > 0 or library_kib(broker.pid, "python3") > 0  # it finds its lines
-        assert library_kib(broker.pid, "libsqlite3") < 256  # 1.1 MiB after loading it
+        # 1.1 MiB after loading it; given back once the last ones are forked, which may serve before
+        wait_until(lambda: library_kib(broker.pid, "libsqlite3") < 256, "the pages to be given back", 10)
         assert broker.status()["state"] == "running"
