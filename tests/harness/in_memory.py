@@ -1,7 +1,7 @@
 """Files of tests that lie in memory: many small ones, made, synced and removed at once, on which a disk takes longer
 than the test itself (a fifth of `make unit`, most of it a search for inodes that were not given back just before).
 
-Only where there is room, and unless TMPDIR says where files belong.
+Only where there is room; and for `make unit`, unless TMPDIR says where files belong (tests/conftest.py).
 """
 
 import os

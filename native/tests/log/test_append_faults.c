@@ -1,7 +1,7 @@
-/* Writes that stop in the middle because the process dies, at every prefix (by default every fifth) of every write; and calls that fail: a full
- * disk for a while, a broken disk for good, from the k-th call on, and every call once with every errno that passes. The
- * operation is then tried again, as a client would, and everything must be as if nothing had happened. Counts what it
- * injected and fails at zero. */
+/* Writes that stop in the middle because the process dies, at every fifth prefix of every write (LONG=1: at every one);
+ * and calls that fail: a full disk for a while, a broken disk for good, from the k-th call on, and every call once with
+ * every errno that passes. The operation is then tried again, as a client would, and everything must be as if nothing had
+ * happened. Counts what it injected and fails at zero. */
 #include "tests/log/append_scenarios.h"
 #include <errno.h>
 #include <limits.h>
