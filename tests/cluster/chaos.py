@@ -3,8 +3,8 @@
 
 Writers with acks=all of three kinds, readers of committed data, and faults drawn from a seed (faults.py). At the end
 all is mended, every partition is read from its start, and the history is checked: nothing acknowledged lost, nothing
-twice, no order broken, no end of a log that went back; every replica the same, byte for byte. Exit code 1 and the
-anomalies if there are any; the directory is kept then.
+twice (but for what renumbered.py tells from it), no order broken, no end of a log that went back; every replica the
+same, byte for byte. Exit code 1 and the anomalies if there are any; the directory is kept then.
 """
 
 import argparse
@@ -29,6 +29,7 @@ from tests.cluster.failing_etcd import FailingEtcd
 from tests.cluster.faults import WEIGHTS, Faults
 from tests.cluster.nodes import Nodes
 from tests.cluster.readers import Consuming, Ends, Follower, drain, wait_in_sync
+from tests.cluster.renumbered import renumbered, stamps_of, unexplained_gaps
 from tests.cluster.writers import MAY_REPEAT, NO_OFFSET, Idempotent, KafkaPython, NeverRetries, Plain
 from tests.harness.checker import Anomaly, check, longest_gap_ms, summary
 from tests.harness.history import OK, History, final_log, load
@@ -73,7 +74,10 @@ class ChaosRun:
             self.report["stopped"] = nodes.stop()
             found += replicas_that_differ(nodes)
             found += complaints(nodes)
-        return [*anomalies_of(self.history), *found]
+            found += [one for node in nodes for one in unexplained_gaps(node.number, Path(node.data_dir, "traces"))]
+        again = written_again(self.history, self.directory)
+        self.report["renumbered"] = len(again)
+        return [*anomalies_of(self.history, again), *found]
 
     def _under_load(self, nodes, network, faults):
         clients = self._clients(nodes.bootstrap)
@@ -134,10 +138,16 @@ def make_topic(bootstrap, timeout_s=60):
     wait_in_sync(bootstrap, TOPIC, PARTITIONS, 3, timeout_s)
 
 
-def anomalies_of(history):
-    """What must not be in a history; librdkafka's repetitions may."""
+def written_again(history, directory):
+    """What librdkafka wrote twice under two epochs (renumbered.py), by the logs of the first broker."""
+    logs = {partition: directory / "c" / "broker-1" / f"{TOPIC}-{partition}" for partition in range(PARTITIONS)}
+    return renumbered(history, {partition: stamps_of(log) for partition, log in logs.items()})
+
+
+def anomalies_of(history, again=frozenset()):
+    """What must not be in a history; librdkafka's repetitions may, and `again`: (partition, value)."""
     found = list(find_places(history))
-    repeated = f"('{MAY_REPEAT}-"
+    repeated = (f"('{MAY_REPEAT}-", *(f"{value} at " for _, value in again))
     return found + [one for one in check(history) if one.name != "duplicated" or not one.detail.startswith(repeated)]
 
 
@@ -197,7 +207,8 @@ def main(words=None):
     chosen = parser.parse_args(words)
     if chosen.again:
         with open(chosen.again) as file:
-            anomalies = anomalies_of(load(file))
+            history = load(file)
+        anomalies = anomalies_of(history, written_again(history, Path(chosen.again).parent))
         print(summary(anomalies))
         return 1 if anomalies else 0
     if not _is_alone() and not chosen.etcd and cut_network.is_possible():

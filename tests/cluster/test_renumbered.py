@@ -1,0 +1,102 @@
+"""What librdkafka writes twice under two epochs is told from what brokers do, by real segments and real traces."""
+
+import struct
+
+import pytest
+
+from tests.cluster.chaos import anomalies_of
+from tests.cluster.renumbered import Stamp, renumbered, stamps_of, unexplained, unexplained_gaps
+from tests.harness.history import FINAL, OK, History, Read, Write
+from tests.harness.raw_records import batch
+from tests.unit.trace.traces import request, write_segment
+
+REFUSED, GAP = 19, 45
+WRITER = "idempotent-0"
+
+
+def history_of(*values):
+    """One partition that ends with these records; each was acknowledged where it stands last."""
+    history = History()
+    for at, value in enumerate(values):
+        history.writes = [one for one in history.writes if one.value != value]
+        history.add(Write(value[0], "0", 0, value[1], 2 * at, 2 * at + 1, OK, at))
+    records = tuple(enumerate(values))
+    history.add(Read(FINAL, 0, 100, 101, len(values), records))
+    return history
+
+
+def placed(batches):
+    """Bytes of a segment: each batch with its offset."""
+    offset, data = 0, b""
+    for values, producer in batches:
+        data += struct.pack(">q", offset) + batch(values, producer=producer)[8:]
+        offset += len(values)
+    return data
+
+
+def test_batches_have_the_stamp_of_their_producer(tmp_path):
+    first, second = tmp_path / "00000000000000000000.log", tmp_path / "00000000000000000003.log"
+    first.write_bytes(placed([([b"a", b"b"], (7, 0, 0)), ([b"c"], (-1, -1, -1))]))
+    second.write_bytes(struct.pack(">q", 3) + batch([b"d"], producer=(7, 1, 0))[8:])
+    assert stamps_of(tmp_path) == [Stamp(0, 1, 7, 0), Stamp(2, 2, -1, -1), Stamp(3, 3, 7, 1)]
+
+
+@pytest.mark.parametrize(
+    ("stamps", "by_the_client"),
+    [
+        ([Stamp(0, 0, 7, 0), Stamp(1, 2, 7, 1)], True),
+        ([Stamp(0, 0, 7, 0), Stamp(1, 2, 7, 0)], False),
+        ([Stamp(0, 0, 7, 1), Stamp(1, 2, 7, 0)], False),
+        ([Stamp(0, 0, 7, 0), Stamp(1, 2, 8, 1)], False),
+        ([Stamp(0, 0, -1, -1), Stamp(1, 2, -1, 0)], False),
+        ([Stamp(0, 0, 7, 0)], False),
+    ],
+    ids=["a higher epoch", "the same epoch", "a lower epoch", "another producer", "no producer", "no batch"],
+)
+def test_only_a_higher_epoch_of_the_same_producer_is_the_clients(stamps, by_the_client):
+    twice = (WRITER, 5)
+    history = history_of(twice, twice, (WRITER, 6))
+    again = renumbered(history, {0: stamps})
+    assert again == ({(0, twice)} if by_the_client else set())
+    assert [one.name for one in anomalies_of(history, again)] == ([] if by_the_client else ["duplicated"])
+
+
+def test_what_stands_once_is_not_asked_for():
+    history = history_of((WRITER, 5), (WRITER, 50))
+    assert renumbered(history, {0: [Stamp(0, 0, 7, 0), Stamp(1, 1, 7, 1)]}) == set()
+
+
+def test_another_that_stands_twice_is_not_excused_with_it():
+    history = history_of((WRITER, 5), (WRITER, 5), (WRITER, 50), (WRITER, 50))
+    found = anomalies_of(history, {(0, (WRITER, 5))})
+    assert [one.detail for one in found] == [f"('{WRITER}', 50) at [2, 3]"]
+
+
+@pytest.mark.parametrize(
+    ("errors", "found"),
+    [
+        ([REFUSED, REFUSED, GAP, GAP, GAP], []),
+        ([REFUSED, 0, 0, 0, GAP], []),
+        ([REFUSED, 0, 0, 0, 0, GAP], [5]),
+        ([0, GAP, GAP], [1]),
+        ([GAP], [0]),
+        ([0, REFUSED, 0], []),
+    ],
+)
+def test_a_gap_has_a_refusal_close_before_it(errors, found):
+    assert unexplained(list(enumerate(errors))) == found
+
+
+def test_gaps_are_found_in_traces_connection_by_connection(tmp_path):
+    """Connection 2 was refused nothing; what came later to the trace is not later on the connection."""
+    records = [
+        (1, request(3, error=GAP)),
+        (1, request(2, error=REFUSED)),
+        (2, request(8, error=GAP)),
+        (2, request(7)),
+        (2, request(6, error=REFUSED, api_key=3)),
+    ]
+    write_segment(tmp_path, [one._replace(conn_id=connection) for connection, one in records])
+    assert [one.detail for one in unexplained_gaps(9, tmp_path)] == [
+        "broker 9: request 8 left a gap, those before it did not fail"
+    ]
