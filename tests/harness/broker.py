@@ -28,7 +28,7 @@ from mpbroker.shm.process_table import ProcessState
 from mpbroker.supervisor.process_types import process_type
 
 START_TIMEOUT_S = 30
-LATE_TIMEOUT_S = 5
+LATE_TIMEOUT_S = 20
 STOP_TIMEOUT_S = 40  # the broker gives itself 30 to sync its logs
 SHM = Path("/dev/shm")
 LOG_KEEPER, RUNNING = process_type("log-keeper").number, ProcessState.RUNNING
@@ -160,7 +160,8 @@ class Broker:
         with contextlib.suppress(MpbrokerError), contextlib.closing(PageView(name)) as page:
             while time.monotonic() < deadline:
                 rows = page.processes()
-                if any(row.role == LOG_KEEPER for row in rows) and all(row.state is RUNNING for row in rows):
+                run = all(row.state is RUNNING and row.pid for row in rows)
+                if run and any(row.role == LOG_KEEPER for row in rows):
                     return
                 time.sleep(0.002)
 
@@ -211,6 +212,7 @@ class Broker:
     def kill(self, role: str, index: int = 0, number: int = signal.SIGKILL) -> int:
         """Signal one process; returns its pid."""
         pid = self.pid if role == "supervisor" else self.row(role, index)["pid"]
+        assert pid, f"{role} {index} does not run"  # 0 would be pytest and all its processes
         os.kill(pid, number)
         return pid
 

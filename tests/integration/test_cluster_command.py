@@ -132,8 +132,8 @@ def test_what_scripts_rely_on(begin):
     tree = _tree(cluster.pids()[controller])
     assert all(map(_lies_on_the_image, tree))
     cluster.run("kill", controller)
-    wait_until(lambda: _gone(tree), "the end of the whole tree")
-    wait_until(lambda: cluster.status()["controller"] not in (controller, -1), "another controller")
+    wait_until(lambda: _gone(tree), "the end of the whole tree", TIMEOUT_S)
+    wait_until(lambda: cluster.status()["controller"] not in (controller, -1), "another controller", TIMEOUT_S)
     found = cluster.status()
     assert found["controller_epoch"] == 2
     dead = found["brokers"][controller - 1]
@@ -150,7 +150,7 @@ def test_what_scripts_rely_on(begin):
     cluster.run("stop")
     assert cluster.foreground.wait(TIMEOUT_S) == 0
     assert cluster.foreground.stdout.read() == ""
-    wait_until(lambda: _gone(trees), "the end of all processes")
+    wait_until(lambda: _gone(trees), "the end of all processes", TIMEOUT_S)
     assert f"broker {controller} (pid {tree[0]}) has died: killed by signal 9" in cluster.errors()
     assert "no broker of the cluster" in cluster.run("status", code=3)
 

@@ -46,9 +46,12 @@ def test_requests_before_a_command_a_signal_and_errors_are_on_disk_after_it(brok
     wait_until(lambda: producer.produce(0, [b"a"]).error == 0, "the topic")
     for _ in range(50):
         assert producer.produce(0, [b"value"]).error == 0
-    wait_until(
-        lambda: json.loads(_trace(broker, "stats", "--json").stdout)["records"] > 50, "memory to be read as disk is"
-    )
+
+    def seen():
+        done = _trace(broker, "stats", "--json")  # 2 before the tracer has made its first segment
+        return json.loads(done.stdout)["records"] if done.returncode == 0 else 0
+
+    wait_until(lambda: seen() > 50, "memory to be read as disk is")
     assert not _dumps(broker)
     (asked,) = json.loads(_trace(broker, "dump", "--json", "by", "hand").stdout)
     assert [cause["text"] for cause in asked["causes"]] == ["by hand"]
@@ -61,8 +64,10 @@ def test_requests_before_a_command_a_signal_and_errors_are_on_disk_after_it(brok
     for _ in range(120):
         assert producer.produce(99, [b"no such partition"]).error == 3
     (path,) = wait_until(lambda: _dumps(broker, "errors"), "the dump that errors ask for")
-    failed = [one.corr_id for one in requests_in_directory(path) if one.api_key == 0 and one.error == 3]
-    assert sorted(failed)[-120:] == list(range(before + 1, before + 121))
+    requests = [one for one in requests_in_directory(path) if one.corr_id > before]
+    failed = sorted(one.corr_id for one in requests if one.api_key == 0 and one.error == 3)
+    assert len(failed) >= 20  # what comes after the dump's end is not in it
+    assert failed == list(range(before + 1, before + 1 + len(failed)))
     assert len(_trace(broker, "dump", "--list").stdout.splitlines()) == 3
     producer.close()
     broker.stop()

@@ -24,13 +24,18 @@ def test_a_manifest_that_cannot_be_written_forbids_no_start(tmp_path):
     segments = len(list(traces.glob("b*")))
     (traces / "manifest.jsonl").unlink()
     (traces / "manifest.jsonl").mkdir()
-    for _ in range(2):
+
+    def failed(starts):
+        wait_until(lambda: broker.log().count("trace_write_failed") == starts, "the line about the traces", 20)
+
+    for start in (1, 2):
         with broker:
             produce(broker, 20)
-            wait_until(lambda: "trace_write_failed" in broker.log(), "the line about the traces")
+            failed(start)
             assert all(row["restarts"] == 0 for row in broker.status()["processes"])
     with broker:
         produce(broker, 20)
+        failed(3)
         (traces / "manifest.jsonl").rmdir()
         wait_until(lambda: "trace_writing_again" in broker.log(), "the tracer to begin again", 15)
         produce(broker, 20)

@@ -168,13 +168,14 @@ def test_old_clients_and_new_ones_in_one_group(broker, topic):
 
 @pytest.mark.slow
 def test_a_static_member_comes_back_without_a_rebalance(broker, topic):
-    stays = Confluent(broker, topic, topic, group_instance_id="one")
-    leaves = Confluent(broker, topic, topic, group_instance_id="two")
+    patient = {"session_timeout_ms": 30_000}  # longer than it takes to come back
+    stays = Confluent(broker, topic, topic, group_instance_id="one", **patient)
+    leaves = Confluent(broker, topic, topic, group_instance_id="two", **patient)
     try:
         wait_until(lambda: shared([stays, leaves]), "two static members share the partitions", 30)
         before, owned = stays.rebalances, set(leaves.owned)
         leaves.close()  # a static member does not say that it leaves
-        leaves = Confluent(broker, topic, topic, group_instance_id="two")
+        leaves = Confluent(broker, topic, topic, group_instance_id="two", **patient)
         wait_until(lambda: leaves.owned == owned, "it has its partitions again", 20)
         produce(broker, topic, 0)
         wait_until(all_read([stays, leaves], RECORDS), "all is read", 30)

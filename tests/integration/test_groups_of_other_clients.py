@@ -119,7 +119,7 @@ def test_a_member_that_falls_silent_is_forgotten(tmp_path):
         client = GroupClient(broker.port())
         client.find("g")
         message = JoinGroupRequest(
-            group_id="g", session_timeout_ms=700, rebalance_timeout_ms=700, protocol_type="consumer",
+            group_id="g", session_timeout_ms=4000, rebalance_timeout_ms=4000, protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol("p", b"")],
         )  # fmt: skip
         joined = client.ask(message, 0)  # no id is required yet
@@ -129,6 +129,6 @@ def test_a_member_that_falls_silent_is_forgotten(tmp_path):
         assert client.ask(sync, 0).assignment == b"all"
         asked = DescribeGroupsRequest(groups=["g"])
         assert client.ask(asked, 0).groups[0].group_state == "Stable"
-        wait_until(lambda: client.ask(asked, 0).groups[0].group_state == "Empty", "the end of its session")
+        wait_until(lambda: client.ask(asked, 0).groups[0].group_state == "Empty", "the end of its session", 30)
         assert wait_until(lambda: broker.status()["counters"]["group_members_expired"], "the counter") == 1
         client.close()

@@ -130,7 +130,7 @@ def test_retention_and_deletion_in_a_running_broker(tmp_path):
             producer.send("t", b"%d" % record + bytes(200))
             producer.flush()
         directory = broker.data_dir / "t-0"
-        wait_until(lambda: len(list(directory.glob("*.log"))) <= 4, "old segments to go")
+        wait_until(lambda: len(list(directory.glob("*.log"))) == 3, "old segments to go: 30 records in each")
         wait_until(lambda: not list(directory.glob("*.deleted")), "their files to be unlinked")
         consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused", "enable.auto.commit": False})
         low, high = consumer.get_watermark_offsets(TopicPartition("t", 0), timeout=FEW_S)

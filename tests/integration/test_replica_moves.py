@@ -140,7 +140,7 @@ def test_nothing_is_lost_or_doubled_whoever_dies_on_the_way(tmp_path):
 
 def test_a_move_goes_on_after_a_start_and_can_be_called_off(tmp_path):
     places = paths(tmp_path)
-    slow = {"replica.alter.log.dirs.io.max.bytes.per.second": 100_000}
+    slow = {"replica.alter.log.dirs.io.max.bytes.per.second": 20_000}
     with start(tmp_path, **slow) as broker:
         create(broker, "t")
         with Writer(broker, "t") as writer:

@@ -129,13 +129,13 @@ class Clients:
     def _send(self) -> None:
         while not self.stopping:
             if self.sent - self.acknowledged < 2000:
-                self.producer.produce(self.topic, b"%d" % self.sent, on_delivery=self._delivered)
-                self.sent += 1
+                self.sent += 1  # before it is: the reader does not end between the two
+                self.producer.produce(self.topic, b"%d" % (self.sent - 1), on_delivery=self._delivered)
             self.producer.poll(0.001)
         self.producer.flush(20)
 
     def _read(self) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 110
         while time.monotonic() < deadline and not (self.stopping and len(self.read) >= self.sent):
             for message in self.consumer.consume(500, 0.1):
                 assert message.error() is None, message.error()

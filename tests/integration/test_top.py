@@ -156,7 +156,11 @@ def test_a_transaction_that_is_open(broker):
     assert told["topics"] == [{"name": "open", "partitions": 1, "ongoing": 1, "lso_lag": 3}]
     assert "open transactions, the oldest for" in look(broker, "--once", "--interval", "0.1", TERM="dumb")
     producer.commit_transaction(20)
-    assert json.loads(look(broker, "--json", "--interval", "0.1"))["transactions"]["ongoing"] == 0
+
+    def ongoing():
+        return json.loads(look(broker, "--json", "--interval", "0.1"))["transactions"]["ongoing"]
+
+    wait_until(lambda: ongoing() == 0, "the markers, which are written after the answer", 30)
 
 
 def test_a_broker_that_ends_ends_the_screen_with_a_sentence(tmp_path):

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 from mpbroker import _native
@@ -18,7 +19,9 @@ def _bells(pid):
     """Number of each eventfd that a process has open → what was written to it and not read."""
     found = {}
     for path in Path(f"/proc/{pid}/fdinfo").iterdir():
-        fields = dict(line.split(":", 1) for line in path.read_text().splitlines() if ":" in line)
+        fields = {}
+        with suppress(FileNotFoundError):  # closed meanwhile
+            fields = dict(line.split(":", 1) for line in path.read_text().splitlines() if ":" in line)
         if "eventfd-id" in fields:
             found[int(fields["eventfd-id"])] = int(fields["eventfd-count"], 16)
     return found

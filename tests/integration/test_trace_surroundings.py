@@ -172,10 +172,14 @@ def test_the_trace_directory_is_found_wherever_it_is(tmp_path):
     with Broker(tmp_path, overrides={"mpbroker.trace.dir": tmp_path / "elsewhere"}) as broker:
         work(broker, "a", 3)
         assert trace("mark", "here", "--data-dir", broker.data_dir)[0] == 0
-        code, out, _ = trace("stats", "--json", "--data-dir", broker.data_dir)
-        assert code == 0 and json.loads(out)["records"] >= 3
+
+        def records():
+            code, out, _ = trace("stats", "--json", "--data-dir", broker.data_dir)
+            return json.loads(out)["records"] if code == 0 else 0
+
+        wait_until(lambda: records() >= 3, "the lane to be drained, which comes after the marks", 30)
         broker.stop()
-    code, out, _ = trace("stats", "--json", "--in", tmp_path)
+    _, out, _ = trace("stats", "--json", "--in", tmp_path)
     found = json.loads(out)
     assert found["finished"] == found["records"] + found["dropped"] + found["sampled_out"] and not found["gaps"]
 
