@@ -29,12 +29,12 @@ from tests.cluster.failing_etcd import FailingEtcd
 from tests.cluster.faults import WEIGHTS, Faults
 from tests.cluster.nodes import Nodes
 from tests.cluster.readers import Consuming, Ends, Follower, drain, wait_in_sync
-from tests.cluster.renumbered import renumbered, stamps_of, unexplained_gaps
+from tests.cluster.renumbered import renumbered, stamps_of, wrong_refusals
 from tests.cluster.writers import MAY_REPEAT, NO_OFFSET, Idempotent, KafkaPython, NeverRetries, Plain
 from tests.harness.checker import Anomaly, check, longest_gap_ms, summary
 from tests.harness.history import OK, History, final_log, load
 
-TOPIC, PARTITIONS = "chaos", 3
+TOPIC, PARTITIONS, BROKERS = "chaos", 3, (1, 2, 3)
 SESSION_S = 2.0
 OVERRIDES = (
     f"broker.session.timeout.ms={int(SESSION_S * 1000)}",
@@ -60,10 +60,10 @@ class ChaosRun:
         """Anomalies."""
         with contextlib.ExitStack() as stack:
             store = stack.enter_context(FailingEtcd(self.directory / "etcd")) if self.is_on_etcd else None
-            network = stack.enter_context(CutNetwork((1, 2, 3))) if _is_alone() else None
+            network = stack.enter_context(CutNetwork(BROKERS)) if _is_alone() else None
             if network is None:
                 self.report["left_out"] = [cut_network.ALONE]
-            clocks = wall_clocks.WallClocks(self.directory, (1, 2, 3)) if wall_clocks.is_possible() else None
+            clocks = wall_clocks.WallClocks(self.directory, BROKERS) if wall_clocks.is_possible() else None
             nodes = Nodes(self.directory / "c", network, None if store is None else store.place, OVERRIDES)
             for node in nodes:
                 node.environment = {} if clocks is None else clocks.environment(node.number)
@@ -74,10 +74,13 @@ class ChaosRun:
             self.report["stopped"] = nodes.stop()
             found += replicas_that_differ(nodes)
             found += complaints(nodes)
-            found += [one for node in nodes for one in unexplained_gaps(node.number, Path(node.data_dir, "traces"))]
+        return [*self.anomalies(), *found]
+
+    def anomalies(self):
+        """What clients saw and what the stopped brokers' files say of it."""
         again = written_again(self.history, self.directory)
         self.report["renumbered"] = len(again)
-        return [*anomalies_of(self.history, again), *found]
+        return [*anomalies_of(self.history, again), *refused(self.directory)]
 
     def _under_load(self, nodes, network, faults):
         clients = self._clients(nodes.bootstrap)
@@ -144,6 +147,11 @@ def written_again(history, directory):
     return renumbered(history, {partition: stamps_of(log) for partition, log in logs.items()})
 
 
+def refused(directory):
+    """What brokers refused that they should not have, by their traces."""
+    return [one for n in BROKERS for one in wrong_refusals(n, directory / "c" / f"broker-{n}" / "traces")]
+
+
 def anomalies_of(history, again=frozenset()):
     """What must not be in a history; librdkafka's repetitions may, and `again`: (partition, value)."""
     found = list(find_places(history))
@@ -207,8 +215,9 @@ def main(words=None):
     chosen = parser.parse_args(words)
     if chosen.again:
         with open(chosen.again) as file:
-            history = load(file)
-        anomalies = anomalies_of(history, written_again(history, Path(chosen.again).parent))
+            kept = ChaosRun(Path(chosen.again).parent, 0, 0)
+            kept.history = load(file)
+        anomalies = kept.anomalies()
         print(summary(anomalies))
         return 1 if anomalies else 0
     if not _is_alone() and not chosen.etcd and cut_network.is_possible():

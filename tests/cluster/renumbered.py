@@ -6,7 +6,8 @@ under way already, leave a gap: OUT_OF_ORDER_SEQUENCE_NUMBER. Kafka answers both
 its producer epoch, numbers whatever it holds from 0 and sends it again, the first batch too ("skipped sequence
 numbers" in its rdkafka_request.c): to any broker that is something new.
 
-So what stands twice under one producer epoch is a broker's fault, and so is a gap without a refusal before it.
+So what stands twice under one producer epoch is a broker's fault. It raises its epoch upon any other refusal for good,
+too, so each of those would be one, and a gap without a refusal before it.
 """
 
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from mpbroker.errors import ErrorCode
+from mpbroker.errors import ERRORS, ErrorCode
 from mpbroker.record.record_batch import iterate_batches, producer_of
 from mpbroker.trace import manifest, record, segment
 from tests.harness.checker import Anomaly
@@ -70,21 +71,23 @@ def _is_by_the_client(copies: list[Stamp | None]) -> bool:
     )
 
 
-def unexplained_gaps(broker: int, traces: Path) -> Iterator[Anomaly]:
-    """Produce requests answered OUT_OF_ORDER_SEQUENCE_NUMBER although nothing just before on their connection was
-    refused."""
+def wrong_refusals(broker: int, traces: Path) -> Iterator[Anomaly]:
+    """Produce requests that were refused for good, but for gaps that an earlier refusal explains."""
     for _, requests in groupby(sorted(_produce_requests(traces)), key=lambda one: one[:2]):
-        for number in unexplained([one[2:] for one in requests]):
-            yield Anomaly("gap", -1, f"broker {broker}: request {number} left a gap, those before it did not fail")
+        for number, error in wrong_ones([one[2:] for one in requests]):
+            yield Anomaly("refused", -1, f"broker {broker}: request {number} was refused for good, error {error}")
 
 
-def unexplained(answers: list[tuple[int, int]]) -> list[int]:
-    """Which of a connection's Produce requests, (correlation id, error) in their order, left a gap by themselves."""
+def wrong_ones(answers: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Those of a connection's Produce requests, (correlation id, error) in their order, that were refused for good
+    though their clients sent nothing wrong; a gap is nobody's fault if one close before it was refused."""
     found = []
     for at, (number, error) in enumerate(answers):
+        if error == ErrorCode.NONE or ERRORS[error].retriable:
+            continue
         before = [earlier for _, earlier in answers[max(0, at - BEFORE_IT) : at]]
-        if error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not any(before):
-            found.append(number)
+        if error != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or not any(before):
+            found.append((number, error))
     return found
 
 

@@ -4,13 +4,13 @@ import struct
 
 import pytest
 
-from tests.cluster.chaos import anomalies_of
-from tests.cluster.renumbered import Stamp, renumbered, stamps_of, unexplained, unexplained_gaps
+from tests.cluster.chaos import anomalies_of, main
+from tests.cluster.renumbered import Stamp, renumbered, stamps_of, wrong_ones, wrong_refusals
 from tests.harness.history import FINAL, OK, History, Read, Write
 from tests.harness.raw_records import batch
 from tests.unit.trace.traces import request, write_segment
 
-REFUSED, GAP = 19, 45
+REFUSED, GAP, OLD_EPOCH, UNKNOWN_PRODUCER, FAILED = 19, 45, 47, 59, -1
 WRITER = "idempotent-0"
 
 
@@ -81,13 +81,14 @@ def test_another_that_stands_twice_is_not_excused_with_it():
         ([0, GAP, GAP], [1]),
         ([GAP], [0]),
         ([0, REFUSED, 0], []),
+        ([REFUSED, OLD_EPOCH, UNKNOWN_PRODUCER, FAILED], [1, 2, 3]),
     ],
 )
-def test_a_gap_has_a_refusal_close_before_it(errors, found):
-    assert unexplained(list(enumerate(errors))) == found
+def test_a_refusal_for_good_is_a_gap_with_another_close_before_it(errors, found):
+    assert wrong_ones(list(enumerate(errors))) == [(number, errors[number]) for number in found]
 
 
-def test_gaps_are_found_in_traces_connection_by_connection(tmp_path):
+def trace_of_two_connections(directory):
     """Connection 2 was refused nothing; what came later to the trace is not later on the connection."""
     records = [
         (1, request(3, error=GAP)),
@@ -96,7 +97,26 @@ def test_gaps_are_found_in_traces_connection_by_connection(tmp_path):
         (2, request(7)),
         (2, request(6, error=REFUSED, api_key=3)),
     ]
-    write_segment(tmp_path, [one._replace(conn_id=connection) for connection, one in records])
-    assert [one.detail for one in unexplained_gaps(9, tmp_path)] == [
-        "broker 9: request 8 left a gap, those before it did not fail"
-    ]
+    directory.mkdir(parents=True, exist_ok=True)
+    write_segment(directory, [one._replace(conn_id=connection) for connection, one in records])
+
+
+def test_refusals_are_found_in_traces_connection_by_connection(tmp_path):
+    trace_of_two_connections(tmp_path)
+    assert [one.detail for one in wrong_refusals(9, tmp_path)] == ["broker 9: request 8 was refused for good, error 45"]
+
+
+@pytest.mark.parametrize("epoch", [0, 1])
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_kept_run_is_looked_at_with_its_logs_and_traces(tmp_path, capsys, epoch, is_refused):
+    log = tmp_path / "c" / "broker-1" / "chaos-0"
+    log.mkdir(parents=True)
+    (log / "00000000000000000000.log").write_bytes(placed([([b"a"], (7, 0, 0)), ([b"a", b"b"], (7, epoch, epoch))]))
+    if is_refused:
+        trace_of_two_connections(tmp_path / "c" / "broker-3" / "traces")
+    with (tmp_path / "history.jsonl").open("w") as file:
+        history_of((WRITER, 5), (WRITER, 5), (WRITER, 6)).dump(file)
+    code = main(["--again", str(tmp_path / "history.jsonl")])
+    told = capsys.readouterr().out
+    assert ("duplicated: 1" in told, "refused: 1" in told) == (epoch == 0, is_refused)
+    assert code == (1 if epoch == 0 or is_refused else 0) == ("no anomaly" not in told)

@@ -24,11 +24,12 @@ from typing import Any
 
 from mpbroker.errors import MpbrokerError
 from mpbroker.shm.page_view import PageView
-from mpbroker.shm.process_table import ProcessState
+from mpbroker.shm.process_table import ProcessRow, ProcessState
 from mpbroker.supervisor.process_types import process_type
 
 START_TIMEOUT_S = 30
 LATE_TIMEOUT_S = 20
+SICK_TIMEOUT_S = 5  # where one dies again and again
 STOP_TIMEOUT_S = 40  # the broker gives itself 30 to sync its logs
 SHM = Path("/dev/shm")
 LOG_KEEPER, RUNNING = process_type("log-keeper").number, ProcessState.RUNNING
@@ -69,6 +70,11 @@ def session_processes(session: int) -> dict[int, str]:
         except (FileNotFoundError, ProcessLookupError):
             continue
     return found
+
+
+def all_run(rows: Sequence[ProcessRow]) -> bool:
+    """Whether every process of a broker runs, those forked last too, and the supervisor has noted its number."""
+    return any(row.role == LOG_KEEPER for row in rows) and all(row.state is RUNNING and row.pid for row in rows)
 
 
 class Broker:
@@ -155,13 +161,12 @@ class Broker:
     def _await_processes(self) -> None:
         """Those that no client waits for are forked after the ready line; a test may kill or count them. One that
         cannot run is for the test to see."""
-        deadline = time.monotonic() + LATE_TIMEOUT_S
+        begun = time.monotonic()
         name = next(name for name in self.names if name.endswith("-page"))
         with contextlib.suppress(MpbrokerError), contextlib.closing(PageView(name)) as page:
-            while time.monotonic() < deadline:
-                rows = page.processes()
-                run = all(row.state is RUNNING and row.pid for row in rows)
-                if run and any(row.role == LOG_KEEPER for row in rows):
+            while not all_run(rows := page.processes()):
+                patience_s = SICK_TIMEOUT_S if any(row.restarts for row in rows) else LATE_TIMEOUT_S
+                if time.monotonic() > begun + patience_s:
                     return
                 time.sleep(0.002)
 

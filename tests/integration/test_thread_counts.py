@@ -36,6 +36,7 @@ pytestmark = pytest.mark.slow
 ONE_EACH = {"num.network.threads": 1, "num.io.threads": 1, "group.initial.rebalance.delay.ms": 0}
 COUNTS = (2, 4, 2, 1)
 TRICKLE_S = 0.0005
+LAST_READ_S = 30  # for what was sent before the end
 
 
 def change(broker: Broker, **counts: int | None) -> None:
@@ -63,7 +64,7 @@ class Pipeliner(threading.Thread):
         super().__init__(daemon=True)
         self.connection = RawConnection(port, timeout_s=20)
         self.topic, self.partition, self.large = topic, partition, large
-        self.stopping = False
+        self.stopping, self.until = False, 0.0
         self.offsets: list[tuple[int, int]] = []
         self.failure: object = None
 
@@ -112,7 +113,7 @@ class Clients:
         self.topic, self.sent, self.acknowledged = topic, 0, 0
         self.failed: list[KafkaError] = []
         self.read: list[int] = []
-        self.stopping = False
+        self.stopping, self.until = False, 0.0
         self.producer = Producer({**common, "enable.idempotence": True, "linger.ms": 2, "compression.type": "lz4"})
         self.consumer = Consumer({**common, "group.id": "g", "auto.offset.reset": "earliest", "fetch.wait.max.ms": 100})
         self.consumer.subscribe([topic])
@@ -135,15 +136,17 @@ class Clients:
         self.producer.flush(20)
 
     def _read(self) -> None:
-        deadline = time.monotonic() + 110
-        while time.monotonic() < deadline and not (self.stopping and len(self.read) >= self.sent):
+        while not (self.stopping and (len(self.read) >= self.sent or time.monotonic() > self.until)):
             for message in self.consumer.consume(500, 0.1):
                 assert message.error() is None, message.error()
                 self.read.append(int(message.value()))
         self.consumer.close()
 
-    def finish(self) -> None:
+    def stop(self) -> None:
+        self.until = time.monotonic() + LAST_READ_S
         self.stopping = True
+
+    def finish(self) -> None:
         for thread in self.threads:
             thread.join(40)
         assert self.failed == [] and self.acknowledged == self.sent > 0
@@ -154,8 +157,11 @@ class Clients:
 def load(broker: Broker) -> Iterator[Clients]:
     create(broker, "t")
     clients = Clients(broker, "t")
-    wait_until(lambda: clients.read, "the first record", 20)
-    yield clients
+    try:
+        wait_until(lambda: clients.read, "the first record", 20)
+        yield clients
+    finally:
+        clients.stop()
     clients.finish()
 
 

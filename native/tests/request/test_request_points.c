@@ -1,6 +1,6 @@
 /* Every named crash point of the request path: each scene is run once to see which points it passes, then once for every
  * pass of every point, dying there by SIGKILL in a process of its own; then as after any death. Points in the repair are
- * passed by repairing, and a repair that dies at one is run again; under the address sanitizer, where a fork takes three
+ * passed by repairing, and a repair that dies at one is run again; under the address sanitizer, where a fork takes five
  * times as long, every fourth of those, in turn from another scene. */
 #define _GNU_SOURCE
 #include <sys/eventfd.h>
