@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from tests.cluster.chaos import anomalies_of, main
-from tests.cluster.renumbered import Stamp, renumbered, stamps_of, wrong_ones, wrong_refusals
+from tests.cluster.renumbered import Stamp, renumbered, stamps_of, wrong_refusals
 from tests.harness.history import FINAL, OK, History, Read, Write
 from tests.harness.raw_records import batch
 from tests.unit.trace.traces import request, write_segment
@@ -72,38 +72,20 @@ def test_another_that_stands_twice_is_not_excused_with_it():
     assert [one.detail for one in found] == [f"('{WRITER}', 50) at [2, 3]"]
 
 
-@pytest.mark.parametrize(
-    ("errors", "found"),
-    [
-        ([REFUSED, REFUSED, GAP, GAP, GAP], []),
-        ([REFUSED, 0, 0, 0, GAP], []),
-        ([REFUSED, 0, 0, 0, 0, GAP], [5]),
-        ([0, GAP, GAP], [1]),
-        ([GAP], [0]),
-        ([0, REFUSED, 0], []),
-        ([REFUSED, OLD_EPOCH, UNKNOWN_PRODUCER, FAILED], [1, 2, 3]),
-    ],
-)
-def test_a_refusal_for_good_is_a_gap_with_another_close_before_it(errors, found):
-    assert wrong_ones(list(enumerate(errors))) == [(number, errors[number]) for number in found]
-
-
-def trace_of_two_connections(directory):
-    """Connection 2 was refused nothing; what came later to the trace is not later on the connection."""
-    records = [
-        (1, request(3, error=GAP)),
-        (1, request(2, error=REFUSED)),
-        (2, request(8, error=GAP)),
-        (2, request(7)),
-        (2, request(6, error=REFUSED, api_key=3)),
-    ]
+def trace_of(directory, *errors):
+    """Requests with these errors, and one to another API."""
+    records = [request(number, error=error) for number, error in enumerate(errors)]
     directory.mkdir(parents=True, exist_ok=True)
-    write_segment(directory, [one._replace(conn_id=connection) for connection, one in records])
+    write_segment(directory, [*records, request(99, error=FAILED, api_key=3)])
 
 
-def test_refusals_are_found_in_traces_connection_by_connection(tmp_path):
-    trace_of_two_connections(tmp_path)
-    assert [one.detail for one in wrong_refusals(9, tmp_path)] == ["broker 9: request 8 was refused for good, error 45"]
+def test_every_refusal_for_good_is_found_but_for_gaps(tmp_path):
+    trace_of(tmp_path, 0, REFUSED, GAP, OLD_EPOCH, UNKNOWN_PRODUCER, FAILED)
+    assert [one.detail for one in wrong_refusals(9, tmp_path)] == [
+        "broker 9: request 3 was refused for good, error 47",
+        "broker 9: request 4 was refused for good, error 59",
+        "broker 9: request 5 was refused for good, error -1",
+    ]
 
 
 @pytest.mark.parametrize("epoch", [0, 1])
@@ -113,7 +95,7 @@ def test_a_kept_run_is_looked_at_with_its_logs_and_traces(tmp_path, capsys, epoc
     log.mkdir(parents=True)
     (log / "00000000000000000000.log").write_bytes(placed([([b"a"], (7, 0, 0)), ([b"a", b"b"], (7, epoch, epoch))]))
     if is_refused:
-        trace_of_two_connections(tmp_path / "c" / "broker-3" / "traces")
+        trace_of(tmp_path / "c" / "broker-3" / "traces", OLD_EPOCH)
     with (tmp_path / "history.jsonl").open("w") as file:
         history_of((WRITER, 5), (WRITER, 5), (WRITER, 6)).dump(file)
     code = main(["--again", str(tmp_path / "history.jsonl")])

@@ -17,6 +17,7 @@ from kafka.errors import KafkaError as KafkaPythonError
 
 from tests.chaos.clients import Client
 from tests.cluster.readers import Leaders
+from tests.harness.checker import Anomaly
 from tests.harness.history import FAILED, OK, UNKNOWN, Write, payload
 from tests.harness.raw_records import RawProducer
 
@@ -28,7 +29,12 @@ PATIENCE_S = 150
 
 
 class Idempotent(Client):
-    """It retries as much as it likes; nothing may be there twice, lost or out of order."""
+    """It retries as much as it likes; nothing may be there twice, lost or out of order.
+
+    A broker may tell of a gap because it, or the leader before it, refused what came before. If the oldest batch is
+    refused so that nobody acknowledged, a broker is wrong: librdkafka knows, and ends with a fatal error ("sequence
+    desynchronization with broker").
+    """
 
     def __init__(self, name, history, seed, bootstrap, topic, partitions, pause_s=0.002):
         super().__init__(name, history, seed)
@@ -44,7 +50,7 @@ class Idempotent(Client):
             "client.id": name,
         }
         self._topic, self._partitions, self._pause_s = topic, partitions, pause_s
-        self._counter, self.lives, self.fatal = 0, 0, []
+        self._counter, self.lives, self.fatal, self.found = 0, 0, [], []
         self._producer = Producer(self._settings)
 
     def step(self):
@@ -69,15 +75,22 @@ class Idempotent(Client):
             self._counter -= 1
             self.fatal.append(f"{self.name}: {error}")
             self._begin_again()
-        self._producer.poll(self._pause_s)
+        self._poll(self._pause_s)
+
+    def _poll(self, timeout_s):
+        """Here confluent-kafka raises a fatal error, with the code that it is made of."""
+        try:
+            self._producer.poll(timeout_s)
+        except KafkaException as error:
+            self.found.append(Anomaly("fatal", -1, f"{self.name}: {error}"))
 
     def _begin_again(self):
         """Its life ended with an error that it cannot mend, which every call of it may raise: confluent-kafka's flush
         lets callbacks run while it does, and Python calls that a SystemError."""
         deadline = time.monotonic() + PATIENCE_S
         while len(self._producer) and time.monotonic() < deadline:
-            with suppress(KafkaException, SystemError):
-                self._producer.poll(0.1)
+            with suppress(SystemError):
+                self._poll(0.1)
         self.lives += 1
         self._producer = Producer(self._settings)
 
