@@ -49,31 +49,39 @@ def until(look, holds):
     return seen
 
 
+def have_applied(shown):
+    """Whether the brokers have the roles that the controller gave them, which clients may hear of before they do."""
+    return (
+        all(CONTROLLER + "globaltopiccount" in found for found in shown)
+        and all(plain(found, REPLICAS + "partitioncount") == PARTITIONS for found in shown)
+        and sum(plain(found, REPLICAS + "leadercount") for found in shown) == PARTITIONS
+        and sum(plain(found, REPLICAS + "underreplicatedpartitions") for found in shown) == 0
+    )
+
+
+def has_told_all(found):
+    """Whether the controller shows the topic, and that it has told every broker of it."""
+    return (
+        plain(found, CONTROLLER + "globalpartitioncount") == PARTITIONS
+        and all(count >= 2 for count in found.get(CHANNELS + "requestrateandqueuetimems_count", {}).values())
+        and plain(found, "kafka_controller_controllereventmanager_eventqueuesize") == 0
+    )
+
+
 def check_everybody_lives(cluster, controller):
-    for broker in (1, 2, 3):
-        found = until(
-            lambda broker=broker: scrape(cluster, broker), lambda found: CONTROLLER + "globaltopiccount" in found
-        )
+    shown = until(lambda: [scrape(cluster, broker) for broker in (1, 2, 3)], have_applied)
+    for broker, found in enumerate(shown, 1):
         assert plain(found, CONTROLLER + "activecontrollercount") == (broker == controller)
-        assert plain(found, REPLICAS + "partitioncount") == PARTITIONS
-        assert plain(found, REPLICAS + "underreplicatedpartitions") == 0
         assert plain(found, REPLICAS + "underminisrpartitioncount") == 0
         assert plain(found, REPLICAS + "offlinereplicacount") == 0
-    led = [plain(scrape(cluster, broker), REPLICAS + "leadercount") for broker in (1, 2, 3)]
-    assert sum(led) == PARTITIONS
-    found = until(
-        lambda: scrape(cluster, controller),
-        lambda found: plain(found, CONTROLLER + "globalpartitioncount") == PARTITIONS,
-    )
+    found = until(lambda: scrape(cluster, controller), has_told_all)
     assert plain(found, CONTROLLER + "globaltopiccount") == 1 and plain(found, CONTROLLER + "activebrokercount") == 3
     assert plain(found, CONTROLLER + "offlinepartitionscount") == 0
     assert plain(found, CONTROLLER + "preferredreplicaimbalancecount") == 0
     brokers = {(("broker_id", str(broker)),) for broker in (1, 2, 3)}
     assert set(found[CHANNELS + "queuesize"]) == brokers
     assert set(found[CHANNELS + "requestrateandqueuetimems_count"]) == brokers
-    assert all(count >= 2 for count in found[CHANNELS + "requestrateandqueuetimems_count"].values())
     assert plain(found, "kafka_controller_controllereventmanager_eventqueuetimems_count") >= 1
-    assert plain(found, "kafka_controller_controllereventmanager_eventqueuesize") == 0
 
 
 def check_one_is_dead(cluster, controller, victim):
@@ -88,9 +96,13 @@ def check_one_is_dead(cluster, controller, victim):
     assert plain(found, "kafka_controller_controllerstats_leaderelectionrateandtimems_count") >= 1
     assert plain(found, "kafka_controller_controllerstats_uncleanleaderelections_total") == 0
     others = [broker for broker in (1, 2, 3) if broker != victim]
-    both = [scrape(cluster, broker) for broker in others]
-    assert sum(plain(found, REPLICAS + "underreplicatedpartitions") for found in both) == PARTITIONS
-    assert sum(plain(found, REPLICAS + "atminisrpartitioncount") for found in both) == PARTITIONS
+    until(  # they apply what the controller has decided a moment later
+        lambda: [scrape(cluster, broker) for broker in others],
+        lambda both: all(
+            sum(plain(found, REPLICAS + name) for found in both) == PARTITIONS
+            for name in ("underreplicatedpartitions", "atminisrpartitioncount")
+        ),
+    )
 
 
 def test_what_a_cluster_shows(tmp_path):

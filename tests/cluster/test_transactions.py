@@ -22,6 +22,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, TopicMetadata
 from kafka import KafkaConsumer
 from kafka.errors import KafkaError
 
+from tests.harness.broker import wait_until
 from tests.harness.running_cluster import RunningCluster
 from tests.harness.transaction_chain import PARTITIONS, Chain, copied, copies
 
@@ -104,6 +105,14 @@ def all_alike(cluster, topic, suffix):
         yield found[1]
 
 
+def states_of(cluster):
+    """Transactional id → state, as an administrator sees it; nothing while a marker is on its way."""
+    words = ["txn", "list", "--json", "--bootstrap-server", cluster.bootstrap.split(",")[0]]
+    listed = subprocess.run([sys.executable, "-m", "mpbroker", *words], capture_output=True, check=True).stdout
+    states = {one["transactional_id"]: one["state"] for one in json.loads(listed)}
+    return {} if "PrepareAbort" in states.values() else states
+
+
 def test_markers_reach_the_leaders_on_all_brokers(cluster):
     make(cluster, "out")
     for number in range(4):  # ids of several coordinators
@@ -117,16 +126,14 @@ def test_markers_reach_the_leaders_on_all_brokers(cluster):
             producer.flush(10)
             (producer.abort_transaction if turn % 2 else producer.commit_transaction)(10)
     assert {leader for leader, _ in cluster.partitions(STATE).values()} == {1, 2, 3}, "coordinators are spread"
-    words = ["txn", "list", "--json", "--bootstrap-server", cluster.bootstrap.split(",")[0]]
-    listed = subprocess.run([sys.executable, "-m", "mpbroker", *words], capture_output=True, check=True).stdout
-    states = {one["transactional_id"]: one["state"] for one in json.loads(listed)}
+    states = wait_until(lambda: states_of(cluster), "markers, which follow the answer", 20)
     assert {name: state for name, state in states.items() if name in ("t0", "t1", "t2", "t3")} == dict.fromkeys(
         ("t0", "t1", "t2", "t3"), "CompleteAbort"
     ), "those of every broker"
     found = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "r", "isolation.level": "read_committed"})
     found.assign([TopicPartition("out", partition, 0) for partition in range(3)])
     values = []
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 20
     while len(values) < 24 and time.monotonic() < deadline:
         values += [(one.partition(), one.value().decode()) for one in found.consume(24, 0.2)]
     found.close()

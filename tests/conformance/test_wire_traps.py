@@ -162,15 +162,17 @@ def test_bytes_after_a_request_are_tolerated_and_missing_ones_are_not(broker):
         assert connection.is_closed()
 
 
-def test_one_request_at_a_time_and_answers_in_order(peer, topic):
-    """A fetch at the log's end holds up what was sent behind it for as long as it waits."""
-    peer.send(fetch_request(topic, {0: 0}, max_wait_ms=400, min_bytes=1), 11)
+def test_one_request_at_a_time_and_answers_in_order(broker, peer, topic):
+    """A fetch at the log's end holds up what was sent behind it for as long as it waits: until there is a record."""
+    peer.send(fetch_request(topic, {0: 0}, max_wait_ms=60_000, min_bytes=1), 11)
     peer.send(MetadataRequest(topics=[]), 8)
     peer.send(ListOffsetsRequest(replica_id=-1, topics=[]), 5)
     peer.socket.settimeout(0.1)
     with pytest.raises(TimeoutError):
         peer.socket.recv(1)
     peer.socket.settimeout(15)
+    with Peer(broker.port()) as other:
+        assert produce(other, topic, batch(b"a")).error_code == 0
     assert peer.receive().responses[0].partitions[0].error_code == 0
     assert peer.receive().brokers
     assert peer.receive().topics == []

@@ -22,7 +22,7 @@ QUICK = {
     "log.segment.delete.delay.ms": 0,
 }
 CLEANER = {"log.cleaner.backoff.ms": 100, "log.cleaner.min.cleanable.ratio": "0.01"}
-RECORDS, RECORD_BYTES, RETENTION_MS = 40, 10_000, 3000
+RECORDS, RECORD_BYTES = 40, 10_000
 LOOK_S, SLACK_S = 0.01, 0.3
 
 
@@ -65,9 +65,9 @@ def log_bytes(broker: Broker) -> int:
     return found
 
 
-def fill(broker: Broker, **settings: str) -> None:
+def fill(broker: Broker) -> None:
     """Segments that a handler has open for writing and for reading."""
-    create(broker, "t", **{"segment.bytes": "25000", "file.delete.delay.ms": "0"}, **settings)
+    create(broker, "t", **{"segment.bytes": "25000", "file.delete.delay.ms": "0"})
     sent = Acknowledged(broker)
     for number in range(RECORDS):
         sent.send("t", b"%d" % number + bytes(RECORD_BYTES), b"even" if number % 2 == 0 else b"odd")
@@ -76,12 +76,25 @@ def fill(broker: Broker, **settings: str) -> None:
     assert len(open_files(broker, "handler")) > 5
 
 
+def stopped_asleep(broker: Broker) -> bool:
+    """Whether the log keeper stands still in its sleep, where no lock is in its hands."""
+    pid = broker.kill("log-keeper", number=signal.SIGSTOP)
+    if broker.row("log-keeper")["wait"] == "service":
+        return True
+    os.kill(pid, signal.SIGCONT)
+    return False
+
+
 def test_a_process_that_stands_still_shows_in_the_gauge(tmp_path):
+    """The log keeper removes nothing until the handlers, which have it all open, stand still."""
     with Broker(tmp_path, overrides=QUICK) as broker:
-        fill(broker, **{"retention.ms": str(RETENTION_MS)})
+        fill(broker)
         handlers = pids(broker, "handler")
+        wait_until(lambda: stopped_asleep(broker), "a log keeper that sleeps")
+        by_retention(broker, AdminClient({"bootstrap.servers": broker.bootstrap}))
         for pid in handlers:
             os.kill(pid, signal.SIGSTOP)
+        broker.kill("log-keeper", number=signal.SIGCONT)
         try:
             wait_until(lambda: gauge(broker) > 0, "the gauge to show what is held", FEW_S)
             held = deleted(broker)

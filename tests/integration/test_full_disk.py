@@ -2,6 +2,7 @@
 are told; when there is room again, appends are accepted without a restart."""
 
 import shutil
+import signal
 import subprocess
 
 import pytest
@@ -16,10 +17,9 @@ FEW_S = 15
 SETTINGS = {"num.partitions": 1, "mpbroker.trace.enabled": "false", "log.segment.bytes": 1 << 16}
 GROUPS = {"offsets.topic.num.partitions": 2, "group.initial.rebalance.delay.ms": 0}
 SHORT_RETENTION = {
-    "log.retention.bytes": 1,
     "log.retention.check.interval.ms": 100,
     "log.segment.delete.delay.ms": 0,
-    "log.initial.task.delay.ms": 1000,
+    "log.initial.task.delay.ms": 100,
 }
 
 
@@ -135,15 +135,20 @@ def test_consumers_of_groups_read_and_commit_on_a_full_disk(disk):
 
 
 def test_retention_makes_room_after_a_start_on_a_full_disk(disk):
+    """It has a limit only when the tracer has met the full disk: before, it would make room too early."""
     with Broker(disk, overrides=SETTINGS) as broker:
         create_by_metadata("127.0.0.1", broker.port(), "t")
         wait_until(lambda: written(broker, [b"first"]) == 0, "the topic")
         wait_until(lambda: reserve_bytes(broker) == 8 << 20, "the reserve")
         assert written(broker, [bytes(60_000)] * 300) == 0
     fill(disk / "fill")
+    limits = disk.parent / "server.properties"
+    limits.write_text("log.retention.bytes=-1\n")
     traced = {"mpbroker.trace.enabled": "true"}
-    with Broker(disk, overrides=SETTINGS | SHORT_RETENTION | traced) as broker:
+    with Broker(disk, overrides=SETTINGS | SHORT_RETENTION | traced, properties=limits) as broker:
         wait_until(lambda: "trace_write_failed" in broker.log(), "the tracer to meet the full disk", FEW_S)
+        limits.write_text("log.retention.bytes=1\n")
+        broker.kill("supervisor", number=signal.SIGHUP)
         wait_until(lambda: "appends_accepted_again" in broker.log(), "retention to make room", FEW_S)
         wait_until(lambda: "trace_writing_again" in broker.log(), "traces", FEW_S)
         assert "appends_refused" in broker.log() and written(broker, [b"again"]) == 0

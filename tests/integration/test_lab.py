@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pyarrow.compute as pc
@@ -16,6 +15,7 @@ import pytest
 from mpbroker.analysis.engine.engines.local_engine import LocalEngine
 from mpbroker.analysis.engine.input.trace_input import open_input
 from mpbroker.analysis.lab.variant_run import slug
+from tests.harness.broker import wait_until
 
 SMALL = """
 question = "Does it run?"
@@ -75,10 +75,21 @@ def _finish(process, code=0):
     return out, err
 
 
+def _run(lab, place, *words, answered):
+    """What a run printed in which every variant answered more than so many requests of each group. A slow machine
+    answers fewer in the time, and gets more of it."""
+    for longer in ((), ("--seconds", "9"), ("--seconds", "20")):
+        out, _ = _finish(lab("run", *words, *longer, "--out", place.name))
+        variants = json.loads((place / "meta.json").read_text())["variants"]
+        if all(each["clients"][group]["answered"] > least for each in variants for group, least in answered.items()):
+            break
+    return out
+
+
 def test_a_small_scenario_with_two_variants(lab, tmp_path):
     (tmp_path / "small.toml").write_text(SMALL)
-    out, _ = _finish(lab("run", "small.toml", "--out", "R"))
     place = tmp_path / "R"
+    out = _run(lab, place, "small.toml", answered={"light": 100, "busy": 0})
     assert "report: R/report.html" in out and (place / "report.html").stat().st_size > 100_000
     assert out.startswith("Does it run?\n  “plain”: p99 of light is ")
     page = (place / "report.html").read_text()
@@ -179,10 +190,14 @@ def test_an_interrupted_run_leaves_nothing(lab, tmp_path, number):
     process.send_signal(number)
     _out, err = process.communicate(timeout=40)
     assert process.returncode == 130 and "Traceback" not in err
-    deadline = time.monotonic() + 5
-    while any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in started):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: not any(map(_lives, started)), "everything it started to end", 20)
+
+
+def _lives(process):
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # between the two
+        return False
 
 
 def test_a_broker_that_does_not_start_is_told(lab, tmp_path):
@@ -214,7 +229,7 @@ def test_a_broker_that_does_not_start_is_told(lab, tmp_path):
 )
 def test_what_follows_from_its_last_answer_is_a_load_too(lab, tmp_path, name, spoken):
     """Each request that was answered has its record, of the APIs that such a client speaks; none had an error."""
-    out, _ = _finish(lab("run", name, "--seconds", "3", "--repeat", "1", "--out", "R"))
+    out = _run(lab, tmp_path / "R", name, "--seconds", "3", "--repeat", "1", answered=dict.fromkeys(spoken, 150))
     meta = json.loads((tmp_path / "R" / "meta.json").read_text())
     assert out.startswith(f"{meta['question']}\n  p99 of plain is ") and meta["repeat"] == 1
     clients = pq.read_table(tmp_path / "R" / "client.parquet")
@@ -230,7 +245,7 @@ def test_what_follows_from_its_last_answer_is_a_load_too(lab, tmp_path, name, sp
 
 
 def test_a_scenario_of_the_package_with_its_studies(lab, tmp_path):
-    out, _ = _finish(lab("run", "steady", "--seconds", "2", "--out", "R"))
+    out = _run(lab, tmp_path / "R", "steady", "--seconds", "2", answered={"producers": 1000})
     assert "report: R/report.html" in out and "\n  A request of producers takes " in out
     assert "What costs most time (a request takes " in out and "\n   → " in out
     meta = json.loads((tmp_path / "R" / "meta.json").read_text())

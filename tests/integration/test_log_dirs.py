@@ -15,6 +15,7 @@ from tests.harness.broker import Broker, wait_until
 from tests.harness.peer import Peer
 
 WAIT_S = 20
+LOST_S = 4  # where nothing comes
 PARTITIONS = 6
 
 
@@ -32,7 +33,7 @@ def create(broker, topic, partitions=PARTITIONS):
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(WAIT_S)
 
 
-def fill(broker, topic, partitions, count=5):
+def fill(broker, topic, partitions, count=5, within_s=WAIT_S):
     """(partition → number of acknowledged records)."""
     acknowledged: dict[int, int] = {}
 
@@ -40,20 +41,21 @@ def fill(broker, topic, partitions, count=5):
         if error is None:
             acknowledged[message.partition()] = acknowledged.get(message.partition(), 0) + 1
 
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "message.timeout.ms": 4000, "acks": "all"})
+    settings = {"message.timeout.ms": within_s * 1000, "acks": "all"}
+    producer = Producer({"bootstrap.servers": broker.bootstrap, **settings})
     for number in range(count):
         for partition in partitions:
             producer.produce(topic, b"%d" % number, partition=partition, on_delivery=delivered)
-    producer.flush(WAIT_S)
+    producer.flush(2 * within_s)
     return acknowledged
 
 
-def ends(broker, topic, partitions):
+def ends(broker, topic, partitions, within_s=WAIT_S):
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g"})
     found = {}
     for partition in partitions:
         try:
-            found[partition] = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=3)[1]
+            found[partition] = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=within_s)[1]
         except KafkaException as error:
             found[partition] = error.args[0].name()
     consumer.close()
@@ -117,7 +119,11 @@ def test_a_directory_that_fails_takes_only_its_partitions_with_it_and_brings_the
         broker.kill("handler")  # who has the files open still would not notice
         broker.kill("handler", 1)
         os.rename(os.path.join(paths[1], gone), tmp_path / gone)
-        wait_until(lambda: not fill(broker, "t", [min(lost)], 1) and homes(broker)[paths[1]] == (56, {}), "the failure")
+
+        def failed():
+            return not fill(broker, "t", [min(lost)], 1, LOST_S) and homes(broker)[paths[1]] == (56, {})
+
+        wait_until(failed, "the failure", 10 * LOST_S)
         assert fill(broker, "t", kept, 1) == dict.fromkeys(kept, 1)
         create(broker, "u", 4)
         assert all(lying for path, (_, lying) in homes(broker).items() if path != paths[1])
@@ -128,7 +134,7 @@ def test_a_directory_that_fails_takes_only_its_partitions_with_it_and_brings_the
         with open(paths[1], "w"):
             pass
         broker.start()
-        found = ends(broker, "t", everything)
+        found = ends(broker, "t", kept) | ends(broker, "t", lost, LOST_S)
         assert {partition for partition, end in found.items() if end == 6} == kept
         assert homes(broker)[paths[1]] == (56, {}) and fill(broker, "t", kept, 1) == dict.fromkeys(kept, 1)
         assert broker.status()["health"]["state"] == "degraded"

@@ -55,21 +55,30 @@ def test_a_partition_with_a_slow_disk_delays_no_acknowledgement_of_another(tmp_p
         create(broker, "quick", 1)
         slow = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all"})
         quick = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all", "linger.ms": 0})
-        acknowledged: list[float] = []
-        slow.produce("slow", b"v", partition=0)
-        slow.poll(0.5)  # its sync is under way
-        while len(acknowledged) < 10:
-            quick.produce(
-                "quick", b"v", partition=0, on_delivery=lambda error, _: acknowledged.append(time.monotonic())
-            )
-            assert quick.flush(10) == 0
-        assert len(slow) == 1, "the slow one is not acknowledged yet: ten of the other were, meanwhile"
-        assert slow.flush(20) == 0
+
+        def appended() -> int:
+            return sum(path.stat().st_size for path in broker.data_dir.glob("slow-0/*.log"))
+
+        def ten_meanwhile() -> bool:
+            before = appended()
+            slow.produce("slow", b"v", partition=0)
+            wait_until(lambda: appended() > before, "its append")
+            slow.poll(0.5)  # its sync is under way
+            acknowledged: list[object] = []
+            while len(acknowledged) < 10:
+                quick.produce("quick", b"v", partition=0, on_delivery=lambda error, _: acknowledged.append(error))
+                assert quick.flush(10) == 0
+            is_waiting = len(slow) == 1
+            assert slow.flush(20) == 0 and acknowledged == [None] * 10
+            return is_waiting
+
+        # A machine that pauses for seconds may sync the slow one meanwhile; who waits for it is late every time.
+        assert any(ten_meanwhile() for _ in range(5)), "ten of the other, while the slow one is not acknowledged yet"
 
 
 def test_a_slow_log_directory_delays_no_acknowledgement_of_another(tmp_path, preload):
     """Its checkpoints are synced, too, again and again: with each of them all acknowledgements once waited."""
-    slow_ms, second = 1000, str(tmp_path / "second")
+    slow_ms, second = 500, str(tmp_path / "second")
     often = {"log.flush.offset.checkpoint.interval.ms": 100, "replica.high.watermark.checkpoint.interval.ms": 100}
     broker = Broker(
         tmp_path,
@@ -85,7 +94,7 @@ def test_a_slow_log_directory_delays_no_acknowledgement_of_another(tmp_path, pre
         wanted = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all", "log_level": 0})
         quick = RawProducer("127.0.0.1", broker.port(), "t")
         checkpoints, took_s = set(), []
-        while len(checkpoints) < 2:
+        while len(checkpoints) < 5:
             wanted.produce("t", b"v", partition=slow)
             wanted.poll(0)
             asked = time.monotonic()
@@ -93,7 +102,8 @@ def test_a_slow_log_directory_delays_no_acknowledgement_of_another(tmp_path, pre
             took_s.append(time.monotonic() - asked)
             checkpoints |= {path.stat().st_mtime_ns for path in (tmp_path / "second").glob(HIGH_WATERMARK)}
             time.sleep(0.01)
-        assert max(took_s) < slow_ms / 1000, sorted(took_s)[-5:]
+        late = [one for one in took_s if one >= slow_ms / 1000]
+        assert len(late) < 3, f"one for each checkpoint, not for a pause of this machine: {late}"
         quick.close()
     finally:
         broker.destroy()  # to stop it cleanly takes a dozen syncs
@@ -108,17 +118,24 @@ def test_nobody_is_answered_before_a_slow_recovery_has_ended(tmp_path, preload):
         producer = RawProducer("127.0.0.1", broker.port(), "t")
         wait_until(lambda: producer.produce(0, [b"v"]).error == 0, "the topic")
         producer.close()
-    broker.ready_file.unlink()
     broker.env = slow_disk.slow_env(preload, str(broker.data_dir), 300)
+    # A machine that pauses may let us ask when the recovery is over: that start has shown nothing.
+    assert any(answered_after_s(broker) > 0.3 for _ in range(5)), "it was no slow recovery"
+
+
+def answered_after_s(broker: Broker) -> float:
+    """How long Metadata, which must be whole, was waited for by who asked as soon as the socket was there."""
+    broker.ready_file.unlink()
     process = psutil.Process(broker.spawn().pid)
     try:
         (listening,) = wait_until(lambda: process.net_connections(), "its listener")
         with RawConnection(listening.laddr.port, timeout_s=30.0) as client:
             asked = time.monotonic()
             _, body = client.ask(frame(3, 1, 1, struct.pack(">ih1s", 1, 1, b"t")))  # Metadata
-            assert time.monotonic() - asked > 0.3, "it was no slow recovery"
+            waited_s = time.monotonic() - asked
         assert body.endswith(b"t" + struct.pack(">?ihiiiiii", False, 1, 0, 0, 0, 1, 0, 1, 0)), body
-        wait_until(broker.ready_file.exists, "the start's end")
+        wait_until(broker.ready_file.exists, "the start's end", 30)
         broker.stop()
     finally:
         broker.destroy()
+    return waited_s

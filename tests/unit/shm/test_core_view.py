@@ -68,7 +68,7 @@ def test_a_parked_request_is_held_by_its_handler(tmp_path):
         with connect(broker.bootstrap) as client:
             create_topic(client, "a", 1, {})
         with RawConnection(broker.port()) as connection:
-            connection.send(fetch_request(1, "a", 0, 0, max_wait_ms=2000))
+            connection.send(fetch_request(1, "a", 0, 0, max_wait_ms=30_000))  # ends with the broker
             view = CoreView(broker.pid)
             try:
                 wait_until(lambda: view.held_requests() == {SLOT_HANDLERS: 1}, "the fetch to be parked")
