@@ -16,7 +16,7 @@ from confluent_kafka.admin import NewTopic
 
 from tests.clients.build import DIRECTORY, is_built
 from tests.harness.broker import wait_until
-from tests.harness.running_cluster import RunningCluster
+from tests.harness.running_cluster import RunningCluster, ends_of
 
 PARTITIONS, PATIENCE_S = 3, 60
 SETTINGS = (
@@ -164,7 +164,7 @@ def survivors(cluster):
 def final_log(cluster, topic: str) -> dict[tuple[int, int], int]:
     """(partition, offset) → number, as another client reads it."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "look", "log_level": 0})
-    ends = [consumer.get_watermark_offsets(TopicPartition(topic, one), 10)[1] for one in range(PARTITIONS)]
+    ends = ends_of(consumer, topic, PARTITIONS)
     consumer.assign([TopicPartition(topic, one, 0) for one in range(PARTITIONS)])
     found: dict[tuple[int, int], int] = {}
 

@@ -6,11 +6,11 @@ import sys
 import time
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from tests.harness.broker import wait_until
-from tests.harness.running_cluster import RunningCluster
+from tests.harness.running_cluster import RunningCluster, ends_of
 
 pytestmark = pytest.mark.slow
 TOPIC, PARTITIONS = "replicated", 3
@@ -80,10 +80,9 @@ class Typist:
 def is_anything_typed(cluster):
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "typed", "log_level": 0})
     try:
-        ends = [consumer.get_watermark_offsets(TopicPartition(TYPED, n), timeout=10)[1] for n in range(PARTITIONS)]
+        return any(ends_of(consumer, TYPED, PARTITIONS))
     finally:
         consumer.close()
-    return any(ends)
 
 
 def consumed(broker):
@@ -94,22 +93,11 @@ def consumed(broker):
     return sorted(done.stdout.splitlines())
 
 
-def ends_of(consumer, number):
-    """A partition's first and last offset; None: a leader of a moment ago does not know yet what was committed
-    (KIP-207), which librdkafka leaves to who asks."""
-    try:
-        return consumer.get_watermark_offsets(TopicPartition(TOPIC, number), timeout=10)
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError.OFFSET_NOT_AVAILABLE:
-            raise
-        return None
-
-
 def read_all(cluster):
     """Partition → offset → value."""
     settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "reader", "enable.auto.commit": False}
     consumer = Consumer(settings | {"log_level": 0})
-    ends = {n: wait_until(lambda n=n: ends_of(consumer, n), "an end that is known")[1] for n in range(PARTITIONS)}
+    ends = dict(enumerate(ends_of(consumer, TOPIC, PARTITIONS)))
     consumer.assign([TopicPartition(TOPIC, n, 0) for n in range(PARTITIONS)])
     found = {n: {} for n in range(PARTITIONS)}
     deadline = time.monotonic() + 20

@@ -34,7 +34,7 @@ from mpbroker.protocol.messages.incremental_alter_configs import (
 from mpbroker.supervisor.status import read_status
 from tests.harness.acknowledged_load import Load
 from tests.harness.broker import wait_until
-from tests.harness.running_cluster import RunningCluster
+from tests.harness.running_cluster import RunningCluster, ends_of
 
 pytestmark = pytest.mark.slow
 TOPIC, PARTITIONS = "rolled", 6
@@ -46,7 +46,7 @@ SELECTOR = "replica.selector.class=org.apache.kafka.common.replica.RackAwareRepl
 def read_all(cluster):
     """Partition → offset → value."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "reader", "log_level": 0})
-    ends = {n: consumer.get_watermark_offsets(TopicPartition(TOPIC, n), timeout=10)[1] for n in range(PARTITIONS)}
+    ends = dict(enumerate(ends_of(consumer, TOPIC, PARTITIONS)))
     consumer.assign([TopicPartition(TOPIC, n, 0) for n in range(PARTITIONS)])
     found = {n: {} for n in range(PARTITIONS)}
     deadline = time.monotonic() + 20

@@ -9,9 +9,36 @@ import time
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, TopicMetadata
 
 START_S, PATIENCE_S = 60, 30
+#: What a leader of a moment ago, or of a moment to come, answers; librdkafka hands it on to who asks for ends.
+LEADERS_MOVE = frozenset(
+    {
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,  # it does not know yet what was committed (KIP-207)
+    }
+)
+
+
+def ends_of(consumer: Consumer, topic: str, partitions: int) -> list[int]:
+    """Where each partition ends, asked again while leaders move."""
+    return [_end_of(consumer, TopicPartition(topic, number)) for number in range(partitions)]
+
+
+def _end_of(consumer: Consumer, partition: TopicPartition) -> int:
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(partition, timeout=10)[1])
+        except KafkaException as error:
+            if error.args[0].code() not in LEADERS_MOVE or time.monotonic() > deadline:
+                raise
+        time.sleep(0.05)
 
 
 class RunningCluster:
