@@ -18,6 +18,7 @@ from typing import Any
 from mpbroker import _native
 from mpbroker._native import NO_REQUEST, Log, LogOptions
 from mpbroker.config.load_config import load_broker_config
+from mpbroker.errors import ErrorCode
 from mpbroker.log.partition_directory import prepare
 from mpbroker.record.batch_builder import encode_batch
 from mpbroker.shm import layout
@@ -76,14 +77,19 @@ class KeeperProcess:
         journal_append(self.core, 0)
 
     def append(self, sequence: int, size: int = 200) -> int:
-        """One record of an idempotent producer; its offset."""
+        """One record of an idempotent producer; its offset. While the keeper has the partition's lock, and this machine
+        no core for it, the append comes to nothing and is made again, as a handler does (waiting_for_locks.py)."""
         batch = encode_batch(
             [(b"k", b"%d" % sequence + bytes(size), SystemClock().wall_ms())],
             producer_id=5,
             producer_epoch=0,
             base_sequence=sequence,
         )
-        result = self.log.append(0, NO_REQUEST, 0, batch, LogOptions(segment_bytes=2000), SystemClock().wall_ms())
+        options, deadline = LogOptions(segment_bytes=2000), time.monotonic() + DEADLINE_S
+        while True:
+            result = self.log.append(0, NO_REQUEST, 0, batch, options, SystemClock().wall_ms())
+            if result.error != ErrorCode.REQUEST_TIMED_OUT or time.monotonic() > deadline:
+                break
         assert result.error == 0, result.error
         self.core.ring_service(SLOT_LOG_KEEPER)
         return result.base_offset
