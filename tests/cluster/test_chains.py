@@ -12,12 +12,12 @@ import threading
 import time
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import NewTopic
 
 from tests.chaos.chain_programs import ChainProgram, available, disagreements
 from tests.harness.broker import wait_until
-from tests.harness.running_cluster import RunningCluster
+from tests.harness.running_cluster import RunningCluster, ends_of
 from tests.harness.transaction_chain import PARTITIONS
 
 LONG = bool(os.environ.get("LONG"))
@@ -120,18 +120,13 @@ def wait_for_markers(cluster, chains):
 
 def is_decided(cluster, topic):
     """No transaction is under way in it: committed records are readable up to the end."""
-    partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
     ends = []
     for isolation in ("read_uncommitted", "read_committed"):
         settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "ends", "log_level": 0}
         consumer = Consumer(settings | {"isolation.level": isolation})
-        try:
-            ends.append([consumer.get_watermark_offsets(one, timeout=5) for one in partitions])
-        except KafkaException:  # its leader has changed a moment ago
-            return False
-        finally:
-            consumer.close()
-    return ends[0] == ends[1] and None not in ends[0]
+        ends.append(ends_of(consumer, topic, PARTITIONS))
+        consumer.close()
+    return ends[0] == ends[1]
 
 
 def test_exactly_once_through_changes_of_leaders(cluster, tmp_path):
