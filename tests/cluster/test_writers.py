@@ -39,3 +39,4 @@ def test_a_broker_that_is_ahead_of_its_producer_is_found(tmp_path, monkeypatch):
         assert [one.name for one in writer.found] == ["fatal"]
         assert "OUT_OF_ORDER_SEQUENCE_NUMBER" in writer.found[0].detail
         writer.finish()
+        writer.close()
