@@ -124,8 +124,10 @@ def is_decided(cluster, topic):
     for isolation in ("read_uncommitted", "read_committed"):
         settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "ends", "log_level": 0}
         consumer = Consumer(settings | {"isolation.level": isolation})
-        ends.append(ends_of(consumer, topic, PARTITIONS))
-        consumer.close()
+        try:
+            ends.append(ends_of(consumer, topic, PARTITIONS))
+        finally:
+            consumer.close()
     return ends[0] == ends[1]
 
 

@@ -1,5 +1,8 @@
 """The idempotent writer tells of a broker that refuses the oldest batch it holds: there a gap cannot be."""
 
+from contextlib import suppress
+from pathlib import Path
+
 import pytest
 
 from tests.cluster import writers
@@ -23,8 +26,19 @@ def written(writer, log):
     return stamp.producer_id, stamp.epoch, 1
 
 
+def client_threads():
+    """Numbers of the threads of librdkafka's clients in this process."""
+    found = set()
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # it ends just now
+            if (task / "comm").read_text().startswith("rdk:"):
+                found.add(task.name)
+    return found
+
+
 def test_a_broker_that_is_ahead_of_its_producer_is_found(tmp_path, monkeypatch):
     """Somebody writes a hundred records under its name: the broker expects a number that it is far from."""
+    before = client_threads()
     with Broker(tmp_path) as broker:
         writer = Idempotent("idempotent-0", History(), 1, broker.bootstrap, TOPIC, 1)
         producer = written(writer, tmp_path / "data" / f"{TOPIC}-0")
@@ -40,3 +54,4 @@ def test_a_broker_that_is_ahead_of_its_producer_is_found(tmp_path, monkeypatch):
         assert "OUT_OF_ORDER_SEQUENCE_NUMBER" in writer.found[0].detail
         writer.finish()
         writer.close()
+        assert client_threads() <= before, "or they look for this broker while later tests run"

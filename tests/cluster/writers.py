@@ -61,7 +61,7 @@ class Idempotent(Client):
         def delivered(error, message):
             result, offset = (UNKNOWN, -1) if error else (OK, message.offset())
             offset = NO_OFFSET if offset is None else offset
-            if error is not None and error.code() not in (-140, -192, -150, -151, -152):
+            if error is not None and error.code() not in (-140, -192, -150):
                 self.fatal.append(f"{self.name}: {error}")
             end_ns = time.monotonic_ns()
             self.history.add(Write(self.name, str(life), partition, counter, start_ns, end_ns, result, offset))
@@ -91,9 +91,6 @@ class Idempotent(Client):
         while len(self._producer) and time.monotonic() < deadline:
             with suppress(SystemError):
                 self._poll(0.1)
-        with suppress(SystemError, KafkaException):  # or its threads would look for its broker until the process ends
-            self._producer.purge()
-            self._producer.close(1)
         self.lives += 1
         self._producer = Producer(self._settings)
 
