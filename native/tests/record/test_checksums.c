@@ -114,6 +114,7 @@ static void published_crcs(void)
     CHECK_EQ(mpb_crc32c(0, up, 32), 0x46dd794eu);
 }
 
+#if defined(__x86_64__)
 /* Whether the kernel says that the processor has it; false without such a list, too. */
 static bool has(const char *flag, bool *listed)
 {
@@ -132,6 +133,7 @@ static bool has(const char *flag, bool *listed)
         fclose(list);
     return found;
 }
+#endif
 
 /* Whoever asks which way it is wants that of this machine. */
 static void the_best_that_there_is(void)
