@@ -168,7 +168,14 @@ class PartitionLogs:
             return Place(home.log_dir, problem="it was moved to another log directory, which is not here or offline")
         assert home.load is not None
         there = partition_directory.log_bytes(home.path, name) is not None
-        return Place(home.log_dir, there or home.load.written_up_to(topic.name, partition) > 0)
+        if there or home.load.written_up_to(topic.name, partition) > 0:
+            return Place(home.log_dir, True)
+        return Place(home.log_dir, problem=self._in_the_way(name, topic.id))
+
+    def _in_the_way(self, name: str, topic_id: bytes) -> str:
+        """Why a log of that name is not made; empty if it can be."""
+        foreign = [each.path for each in self.online_homes if self.is_foreign(each, name, topic_id)]
+        return f"{foreign[0]}/{name} holds records of another topic, or nobody knows of which" if foreign else ""
 
     def _moved_to(self, name: str, topic_id: bytes) -> Home | None:
         """The log directory whose directory of that name is marked as the whole copy of another, if it is the only

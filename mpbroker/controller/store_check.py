@@ -14,7 +14,10 @@ from mpbroker.metadata.sqlite_store import SqliteStore
 from mpbroker.metadata.topic_names import is_legal_topic_name
 from mpbroker.metadata.topic_record import (
     BadRecord,
+    BrokerConfigRecord,
     FeaturesRecord,
+    GroupConfigRecord,
+    ProducerIdBlock,
     TopicConfigRecord,
     TopicDeletion,
     TopicRecord,
@@ -56,8 +59,14 @@ def _check_records(store: SqliteStore, keys: Keys, check_configs: Callable[[dict
             check_configs(record.configs)
         except Exception as error:  # whatever they cannot be read as: they were checked when they were written
             raise BadRecord(f"metadata store, {entry.key}: {error}") from error
-    for entry in _all(store, keys.features):
-        decode_record(FeaturesRecord, entry.value, entry.key)
+    for prefix, kind in (
+        (keys.features, FeaturesRecord),
+        (keys.producer_id_block, ProducerIdBlock),
+        (keys.group_configs, GroupConfigRecord),
+        (keys.broker_configs, BrokerConfigRecord),
+    ):
+        for entry in _all(store, prefix):
+            decode_record(kind, entry.value, entry.key)
     for entry in _all(store, keys.deletions):
         if not _is_id(decode_record(TopicDeletion, entry.value, entry.key).id):
             raise BadRecord(f"metadata store, {entry.key}: contradicts itself")

@@ -24,7 +24,8 @@ from mpbroker.record.batch_builder import encode_batch
 from tests.harness.broker import Broker, wait_until
 from tests.harness.peer import Peer, create_topic, produce
 
-TOPICS = {"t": 3, "u": 1, "x": 2, "gone": 1}
+DELETED = "gone"
+TOPICS = {"t": 3, "u": 1, "x": 2, DELETED: 1}
 PARTITIONS = [("t", 0), ("t", 1), ("t", 2), ("u", 0)]
 TRANSACTIONAL = [("x", 0), ("x", 1)]
 TRANSACTION_STATE = ("__transaction_state", 0)
@@ -136,7 +137,7 @@ def _first_run(broker: Broker) -> None:
         for topic, partitions in TOPICS.items():
             limits = {"retention_bytes": "4000"} if topic == "u" else {}
             assert create_topic(peer, topic, partitions, **limits).error_code == 0
-        for topic, partition in [*PARTITIONS, ("gone", 0)]:
+        for topic, partition in [*PARTITIONS, (DELETED, 0)]:
             for number in range(BATCHES // 2):
                 _write(peer, topic, partition, number)
     _transactions(_producer(broker, "first"), TRANSACTIONS)
@@ -159,7 +160,7 @@ def _second_run(broker: Broker, root: Path) -> list[Producer]:
             for number in range(BATCHES // 2, RETAINED_BATCHES if topic == "u" else BATCHES):
                 _write(peer, topic, partition, number)
         _transactions(held[0], TRANSACTIONS)
-        deleted = peer.ask(DeleteTopicsRequest(topic_names=["gone"], timeout_ms=10_000), 3)
+        deleted = peer.ask(DeleteTopicsRequest(topic_names=[DELETED], timeout_ms=10_000), 3)
         assert deleted.responses[0].error_code == 0
         _checkpointed(root, LOG_START, ("u", 0))
         for who in (("t", 2), ("x", 0), TRANSACTION_STATE):

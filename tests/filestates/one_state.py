@@ -72,7 +72,7 @@ def _start(
     after = oracle.read_files(path)
     found += [
         f"{name} is not there any more as it was"
-        for name in oracle.not_kept(before, after, was_written=really or clean_stop)
+        for name in oracle.not_kept(before, after, original, was_written=really or clean_stop)
     ]
     return outcome, found
 
@@ -94,14 +94,14 @@ def _put_back(random: Random, path: Path, base: Base, mutated: oracle.Files, ori
     for name in mutated.keys() - original.keys():
         (path / name).unlink(missing_ok=True)
     hurt = set(oracle.changed(mutated, original))
-    store = {name for name in original if _is_store(name)}
-    if hurt & store:
-        hurt |= store
+    store_too = any(_is_store(name) for name in hurt)  # also by a file more: a log of it that is older
+    if store_too:
+        hurt |= {name for name in original if _is_store(name)}
     for name in original:
         if everything or name in hurt or (name.endswith(".log") and now.get(name) != original[name]):
             (path / name).parent.mkdir(exist_ok=True, parents=True)
             shutil.copy2(base.path / name, path / name)
-    if everything or hurt & store:
+    if everything or store_too:
         for name in now.keys() - original.keys():
             if _is_store(name):
                 (path / name).unlink(missing_ok=True)

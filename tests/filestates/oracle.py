@@ -26,7 +26,7 @@ from mpbroker.log.checkpoint_file import HIGH_WATERMARK, LOG_START, RECOVERY_POI
 from mpbroker.log.clean_shutdown import MARKER
 from mpbroker.log.data_dir import META_FILE
 from mpbroker.log.producer_snapshot import read_snapshot
-from tests.filestates.bases import HEADER_BYTES, Base, Batch
+from tests.filestates.bases import DELETED, HEADER_BYTES, Base, Batch
 from tests.filestates.started import Running
 
 Files = dict[str, bytes]  # path below the data directory → content
@@ -155,10 +155,26 @@ def changed(before: Files, after: Files) -> list[str]:
     return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
 
 
-def not_kept(before: Files, after: Files, *, was_written: bool) -> list[str]:
+def not_kept(before: Files, after: Files, original: Files, *, was_written: bool) -> list[str]:
     """Files whose bytes are not all there any more. `was_written`: the log keeper of a real broker, or of a clean stop,
-    replaced checkpoints and old snapshots; the coordinator of a real one may have ended a transaction."""
-    return [name for name, data in before.items() if data and not _is_kept(name, data, before, after, was_written)]
+    replaced checkpoints and old snapshots; the coordinator of a real one may have ended a transaction. A store without
+    its last transaction says of the topic that the base deleted that its directories are still to go."""
+    still_to_go = "" if store_is_same(before, original) else f"{DELETED}-0"
+    return [
+        name
+        for name, data in before.items()
+        if data and _file(_top(name)) != still_to_go and not _is_kept(name, data, before, after, was_written)
+    ]
+
+
+def store_is_same(before: Files, original: Files) -> bool:
+    """Whether nothing was done to the files that say which topics there are, and which directory is which."""
+    names = [name for name in before | original if _file(name).startswith(STORE) or _file(name) == META_FILE]
+    return all(before.get(name) == original.get(name) for name in names)
+
+
+def _top(name: str) -> str:
+    return name.rpartition("/")[0]
 
 
 def _is_kept(name: str, data: bytes, before: Files, after: Files, was_written: bool) -> bool:
@@ -228,16 +244,15 @@ def problems(running: Running, wanted: dict[str, Expected], before: Files, base:
     """What ought to be served by a start on `before` and is not; one sentence each."""
     found: list[str] = []
     shown = running.partitions()
-    names = [name for name in original if _file(name).startswith(STORE) or _file(name) == META_FILE]
-    store_is_same = all(before.get(name) == original.get(name) for name in names)
+    same = store_is_same(before, original)
     for directory, expected in wanted.items():
         if directory not in shown:
-            found += [f"{directory} is not shown"] if store_is_same else []
+            found += [f"{directory} is not shown"] if same else []
         elif shown[directory]:
             found += not_read(running, directory, [(one.first, one) for one in expected.batches] + expected.holes)
             found += _producers_lost(running, directory, base, expected.alone) if expected.producers else []
             found += _transactions_lost(running, directory, base) if expected.transactions else []
-        elif not expected.touched and store_is_same:
+        elif not expected.touched and same:
             found.append(f"{directory} is offline, and nothing was done to it")
     return found
 

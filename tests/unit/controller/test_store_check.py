@@ -115,3 +115,12 @@ def test_levels_of_features_that_cannot_be_read_are_damage(path):
     assert refused(path) == ""
     change(path, "UPDATE kv SET value = CAST('no record' AS BLOB) WHERE key = ?", KEYS.features)
     assert "has a damaged store" in refused(path)
+
+
+@pytest.mark.parametrize("key", [KEYS.producer_id_block, KEYS.group_config("g"), KEYS.broker_config(None)])
+def test_what_is_read_later_in_a_start_is_looked_at_too(path, key):
+    change(path, "INSERT INTO kv VALUES (?, CAST(? AS BLOB), 1, 1, 1, 0)", key, '{"next_id":5,"configs":{}}')
+    assert refused(path) == ""
+    change(path, "UPDATE kv SET value = CAST('{' AS BLOB) WHERE key = ?", key)
+    said = refused(path)
+    assert key in said and "has a damaged store" in said and "mpbroker adopt" in said
