@@ -175,7 +175,9 @@ class PartitionLogs:
     def _in_the_way(self, name: str, topic_id: bytes) -> str:
         """Why a log of that name is not made; empty if it can be."""
         foreign = [each.path for each in self.online_homes if self.is_foreign(each, name, topic_id)]
-        return f"{foreign[0]}/{name} holds records of another topic, or nobody knows of which" if foreign else ""
+        if not foreign:
+            return ""
+        return f"{foreign[0]}/{name} holds records of another topic, or nobody knows of which; move it away"
 
     def _moved_to(self, name: str, topic_id: bytes) -> Home | None:
         """The log directory whose directory of that name is marked as the whole copy of another, if it is the only

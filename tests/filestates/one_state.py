@@ -72,7 +72,7 @@ def _start(
     after = oracle.read_files(path)
     found += [
         f"{name} is not there any more as it was"
-        for name in oracle.not_kept(before, after, original, was_written=really or clean_stop)
+        for name in oracle.not_kept(before, after, was_written=really or clean_stop)
     ]
     return outcome, found
 

@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -155,26 +158,30 @@ def changed(before: Files, after: Files) -> list[str]:
     return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
 
 
-def not_kept(before: Files, after: Files, original: Files, *, was_written: bool) -> list[str]:
+def not_kept(before: Files, after: Files, *, was_written: bool) -> list[str]:
     """Files whose bytes are not all there any more. `was_written`: the log keeper of a real broker, or of a clean stop,
-    replaced checkpoints and old snapshots; the coordinator of a real one may have ended a transaction. A store without
-    its last transaction says of the topic that the base deleted that its directories are still to go."""
-    still_to_go = "" if store_is_same(before, original) else f"{DELETED}-0"
-    return [
-        name
-        for name, data in before.items()
-        if data and _file(_top(name)) != still_to_go and not _is_kept(name, data, before, after, was_written)
-    ]
+    replaced checkpoints and old snapshots; the coordinator of a real one may have ended a transaction. What the base
+    deleted goes if the store, without its last transaction, says that it is still to go."""
+    lost = [name for name, data in before.items() if data and not _is_kept(name, data, before, after, was_written)]
+    to_go = [name for name in lost if _file(name.rpartition("/")[0]) == f"{DELETED}-0"]
+    return [name for name in lost if name not in to_go] if to_go and _is_still_to_go(before) else lost
 
 
-def store_is_same(before: Files, original: Files) -> bool:
+def _is_still_to_go(files: Files) -> bool:
+    """Whether the store holds an unfinished deletion; the base deleted one topic."""
+    with TemporaryDirectory() as directory:
+        for name, data in files.items():
+            if _file(name) in (STORE, f"{STORE}-wal"):
+                Path(directory, _file(name)).write_bytes(data)
+        with closing(sqlite3.connect(Path(directory, STORE))) as db, suppress(sqlite3.Error):
+            return bool(db.execute("SELECT 1 FROM kv WHERE key LIKE '%/admin/delete/%'").fetchall())
+    return False
+
+
+def _store_is_same(before: Files, original: Files) -> bool:
     """Whether nothing was done to the files that say which topics there are, and which directory is which."""
     names = [name for name in before | original if _file(name).startswith(STORE) or _file(name) == META_FILE]
     return all(before.get(name) == original.get(name) for name in names)
-
-
-def _top(name: str) -> str:
-    return name.rpartition("/")[0]
 
 
 def _is_kept(name: str, data: bytes, before: Files, after: Files, was_written: bool) -> bool:
@@ -244,7 +251,7 @@ def problems(running: Running, wanted: dict[str, Expected], before: Files, base:
     """What ought to be served by a start on `before` and is not; one sentence each."""
     found: list[str] = []
     shown = running.partitions()
-    same = store_is_same(before, original)
+    same = _store_is_same(before, original)
     for directory, expected in wanted.items():
         if directory not in shown:
             found += [f"{directory} is not shown"] if same else []
