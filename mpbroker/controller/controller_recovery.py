@@ -186,8 +186,9 @@ class ControllerRecovery:
                     found = PartitionToLoad(
                         ordinal, topic.id, topic.row, topic.name, partition, place.log_dir, name, settings
                     )
-                    if place.problem:
-                        self._show_offline(found, place.problem)
+                    problem = place.problem or ("" if place.has_log else self._logs.in_the_way(name, topic.id))
+                    if problem:
+                        self._show_offline(found, problem)
                     elif place.has_log:
                         to_load.append(found)
                     else:

@@ -168,11 +168,9 @@ class PartitionLogs:
             return Place(home.log_dir, problem="it was moved to another log directory, which is not here or offline")
         assert home.load is not None
         there = partition_directory.log_bytes(home.path, name) is not None
-        if there or home.load.written_up_to(topic.name, partition) > 0:
-            return Place(home.log_dir, True)
-        return Place(home.log_dir, problem=self._in_the_way(name, topic.id))
+        return Place(home.log_dir, there or home.load.written_up_to(topic.name, partition) > 0)
 
-    def _in_the_way(self, name: str, topic_id: bytes) -> str:
+    def in_the_way(self, name: str, topic_id: bytes) -> str:
         """Why a log of that name is not made; empty if it can be."""
         foreign = [each.path for each in self.online_homes if self.is_foreign(each, name, topic_id)]
         if not foreign:
@@ -270,7 +268,7 @@ class PartitionLogs:
         else lie where it would be. `log_dir`: where, if that is known; it is noted in the topic."""
         name = partition_directory.directory_name(topic.name, partition)
         home = self._emptiest() if log_dir is None else self._homes[log_dir]
-        if home is None or any(self.is_foreign(each, name, topic.id) for each in self.online_homes):
+        if home is None or self.in_the_way(name, topic.id):
             return ErrorCode.KAFKA_STORAGE_ERROR
         try:
             partition_directory.prepare(home.path, name, topic.id)

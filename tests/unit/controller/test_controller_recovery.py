@@ -240,20 +240,23 @@ def test_what_a_creation_left_that_was_never_committed_goes_under_its_id_or_none
 
 @pytest.mark.parametrize("loaded", [True, False])
 def test_each_partition_of_a_start_is_kept_loaded_made_or_shown_offline(loaded):
-    """One has a row already, one a log, one nothing, one a directory that failed; what was loaded is looked at."""
+    """One has a row already, one a log, one nothing, one a directory that failed, one finds its place taken; what
+    was loaded is looked at."""
     done, counted = [], []
     note = lambda name, given=0: lambda *words: done.append((name, *words)) or given  # noqa: E731
     places = {
         1: SimpleNamespace(log_dir=2, has_log=True, problem=""),
         2: SimpleNamespace(log_dir=3, has_log=False, problem=""),
         3: SimpleNamespace(log_dir=4, has_log=False, problem="gone"),
+        4: SimpleNamespace(log_dir=5, has_log=False, problem=""),
     }
-    free = iter((21, 22, 23))
+    free = iter((21, 22, 23, 24))
     rows = SimpleNamespace(
         allocate=lambda: next(free), who=lambda ordinal: SimpleNamespace(topic_id=b"T" if loaded else bytes(16))
     )
     logs = SimpleNamespace(
         find=lambda topic, partition: places[partition], load=note("load", 4711),
+        in_the_way=lambda name, topic_id: "taken" if (name, topic_id) != ("t-2", b"T") else "",
         create=note("create"), show_offline=lambda found: done.append(("offline", found.dir, found.ordinal)) or 0,
     )  # fmt: skip
     line = lambda event, **fields: done.append((event, fields.get("error")))  # noqa: E731
@@ -262,21 +265,22 @@ def test_each_partition_of_a_start_is_kept_loaded_made_or_shown_offline(loaded):
         store=SimpleNamespace(pass_producer_ids=note("ids", True)),
         settings_of=lambda configs: ("settings", configs),
     )  # fmt: skip
-    topic = SimpleNamespace(id=b"T", name="t", replicas=[[0]] * 4, row=5, ordinals=[], configs={"a": "b"})
+    topic = SimpleNamespace(id=b"T", name="t", replicas=[[0]] * 5, row=5, ordinals=[], configs={"a": "b"})
     context = SimpleNamespace(by_id={b"T": topic})
     if not loaded:
         with pytest.raises(MpbrokerError, match="the log of t-1 was not loaded"):
             made._fill_in(context, {b"T": {0: 20}})
         return
     made._fill_in(context, {b"T": {0: 20}})
-    assert topic.ordinals == [20, 21, 22, 23]
+    assert topic.ordinals == [20, 21, 22, 23, 24]
     found = PartitionToLoad(21, b"T", 5, "t", 1, 2, "t-1", ("settings", {"a": "b"}))
     assert done == [
         ("log_directory_missing", None), ("create", topic, 2, 22, 3),
         ("partition_offline", "gone"), ("offline", "t-3", 23),
+        ("partition_offline", "taken"), ("offline", "t-4", 24),
         ("load", [found]), ("ids", 4711), ("producer_ids_passed", None),
     ]  # fmt: skip
-    assert counted == ["partitions_offline_at_start"]
+    assert counted == ["partitions_offline_at_start"] * 2
 
 
 def test_a_start_that_has_no_row_left_for_a_partition_says_what_to_do():

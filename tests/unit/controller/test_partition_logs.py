@@ -106,7 +106,8 @@ def test_in_doubt_it_is_offline_and_nothing_is_made_anew(several, logs, tmp_path
 def test_anothers_directory_is_not_taken_for_it_and_keeps_its_name(several, tmp_path):
     put(tmp_path, "b", b"j" * 16)
     problem = f"{tmp_path / 'b'}/t-0 holds records of another topic, or nobody knows of which; move it away"
-    assert several.find(topic("c"), 0) == Place(2, False, problem)
+    assert several.find(topic("c"), 0) == Place(2, False)
+    assert several.in_the_way(NAME, ID) == problem and several.in_the_way(NAME, b"j" * 16) == ""
     assert several.create(topic(), 0, 0) == 56
     assert several.retire(NAME, ID) is None and (tmp_path / "b" / NAME).exists()
 
